@@ -1,4 +1,7 @@
-"""Commands that read results folders: baselines, claims, compare, report, verify and prune."""
+"""Commands that read results folders.
+
+They are show, report, table, diff, compare, claims, baselines, export, verify and prune.
+"""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -192,6 +195,82 @@ def _compare(folder: Path) -> None:
     if not verdicts.regret.empty:
         console.print(regret_table(stored.name, verdicts.regret))
     _write(stored, lambda: write_verdicts(stored.results, verdicts))
+
+
+def show(
+    folder: ResultsFolder,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="List every cell with its status and score.")
+    ] = False,
+) -> None:
+    """Show what a results folder holds: cells, their status, the best combinations, stale files.
+
+    It may be called while a sweep writes the folder: nothing is locked or written.
+
+    Exit status: 0 shown, 2 bad input.
+    """
+    from pmbnn.cli.tables import cells_table, state_lines, state_table
+    from pmbnn.results.state import folder_state
+
+    state, console = folder_state(folder), new_console()
+    lines = state_lines(folder, state)
+    print_lines(console, lines[0])
+    if state.records:
+        console.print((cells_table if verbose else state_table)(state.records))
+    print_lines(console, *lines[1:])
+
+
+def diff(
+    first: Annotated[Path, typer.Argument(metavar="A", help="Results folder.")],
+    second: Annotated[Path, typer.Argument(metavar="B", help="Another results folder.")],
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Compare this metric; may be repeated [default: accuracy, rmse, nll, excess_nll].",
+        ),
+    ] = None,
+) -> None:
+    """Compare two results folders: settings that differ, and metrics paired by data seed.
+
+    Combinations are paired where they agree in every setting of which the two folders have a value
+    in common. A difference is the second less the first, with the 95 % interval of the paired t
+    test over data seeds; intervals hold one by one.
+
+    Exit status: 0 done, 2 bad input.
+    """
+    from pmbnn.cli.tables import diff_lines, diff_tables
+    from pmbnn.compare.diff import diff as compare_folders
+
+    opened = [open_results(folder) for folder in (first, second)]
+    found, console = compare_folders(*opened, metric), new_console()
+    for shown in diff_tables(found):
+        console.print(shown)
+    print_lines(console, *diff_lines(found))
+
+
+def export(
+    folder: ResultsFolder,
+    to: Annotated[Path, typer.Option(metavar="FILE.zip", help="ZIP file to write.")],
+    data: Annotated[
+        bool, typer.Option("--data", help="Add the files of data that the experiment reads.")
+    ] = False,
+) -> None:
+    """Write a results folder as one ZIP file for a colleague.
+
+    It has the present cells, the plugins, the tables and figures, and the fingerprints of the data
+    (provenance.json); no checkpoints, and no superseded cells. `pmbnn report` and `pmbnn predict`
+    read the unzipped folder, with --trust-plugins where cells need plugins. Traces of the cells
+    hold predictions of the test rows, and may hold training rows.
+
+    Exit status: 0 written, 2 bad input, 3 I/O error (disk full, permissions).
+    """
+    from pmbnn.results.export import export as write_zip
+
+    files = write_zip(folder, to, data)
+    cells = sum(file.endswith("/metrics.json") for file in files)
+    size = to.stat().st_size / 1e6
+    typer.echo(f"{to}: {cells} cells, {len(files)} files, {size:.1f} MB")
 
 
 def table(

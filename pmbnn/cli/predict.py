@@ -1,8 +1,8 @@
-"""Predictions of a fitted cell for images or table rows: ``pmbnn predict RESULT_CELL FILE…``."""
+"""Predictions of a fitted cell for images or table rows: ``pmbnn predict RESULTS FILE…``."""
 
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -12,9 +12,11 @@ from pmbnn.cli.command import (
     BAD_INPUT,
     FAILED,
     Device,
+    Only,
     TrustPlugins,
     check_parent,
     new_console,
+    open_results,
     writing_to,
 )
 from pmbnn.prediction.progress import print_lines
@@ -47,7 +49,8 @@ def predict(
     cell: Annotated[
         Path,
         typer.Argument(
-            metavar="RESULT_CELL", help="Folder of a cell: results/<experiment>/cells/<name>."
+            metavar="RESULTS",
+            help="Results folder, or folder of a cell: results/<experiment>/cells/<name>.",
         ),
     ],
     files: Annotated[
@@ -57,6 +60,13 @@ def predict(
             help="Image files (PNG, JPEG, ...), or one table (CSV, Parquet, Excel).",
         ),
     ],
+    best: Annotated[
+        bool,
+        typer.Option(
+            "--best", help="Use the combination with the lowest mean held-out score (NLL)."
+        ),
+    ] = False,
+    only: Only = None,
     draws: Annotated[int, typer.Option(min=1, help="Posterior draws of each restart.")] = 200,
     percentile: Annotated[
         float,
@@ -89,7 +99,7 @@ def predict(
     beside: Annotated[
         Path | None,
         typer.Option(
-            metavar="RESULT_CELL", help="Another cell to compare with, such as a deterministic one."
+            metavar="CELL", help="Another cell to compare with, such as a deterministic one."
         ),
     ] = None,
     device: Device = "auto",
@@ -97,9 +107,12 @@ def predict(
 ) -> None:
     """Predict images or the rows of a table with a fitted cell, with uncertainty.
 
+    Of a results folder, --best or --only picks the combination; its first data seed is used.
+
     Images: the digit of each; images that are too uncertain are rejected. A table, which must
     have the columns that the network was fitted on: a line a row (CSV), with the class and the
-    probability of each, or mean, standard deviations and a 95 % interval.
+    probability of each, or mean, standard deviations and a 95 % interval, to four digits (JSON has
+    all). Columns that the network does not use, such as an identifier, are copied unchanged.
 
     Exit status: 0 everything was read, 1 some image could not be read, 2 none could or bad
     input, 3 I/O error (disk full, permissions).
@@ -109,8 +122,10 @@ def predict(
     devices = find_devices(device)
     if any(map(is_table, files)):
         _check_options(files, figure=figure, beside=beside, whole=whole, invert=invert)
+        check_parent(out, "--out")
+        opened = _open(cell, best, only or [])
         with running_on(claim(devices[0])):
-            _predict_table(cell, files, draws, as_json, out)
+            _predict_table(opened, cell, files, draws, as_json, out)
         return
     _check_options(files, out=out)
     check_parent(figure, "--figure")
@@ -119,19 +134,47 @@ def predict(
         typer.echo(f"error: {reason}", err=True)
     if not images:
         raise typer.Exit(BAD_INPUT)
-    cells = [cell] if beside is None else [cell, beside]
+    opened = [_open(cell, best, only or []), *([] if beside is None else [_open(beside)])]
     with running_on(claim(devices[0])):
-        answers = [_answer(path, images, draws, percentile) for path in cells]
+        answers = [_answer(one, images, draws, percentile) for one in opened]
+    _say_which(opened[0], cell)
     if as_json:
         _print_json(answers, unread)
     else:
         for answer in answers:
-            _print_tables(answer, "" if len(cells) == 1 else str(answer.path))
+            _print_tables(answer, "" if len(answers) == 1 else str(answer.path))
     if figure is not None:
         _draw(figure, answers)
         if not as_json:
             typer.echo(f"figure {figure}")
     raise typer.Exit(FAILED if unread else 0)
+
+
+def _open(path: Path, best: bool = False, only: Sequence[str] = ()) -> "StoredCell":
+    """The cell of a folder, or the one that is picked of a results folder."""
+    from pmbnn.results.loading import open_cell
+    from pmbnn.results.new_rows import choose_cell
+    from pmbnn.results.store import ResultsError
+
+    if (path / "cells").is_dir():
+        return open_cell(choose_cell(open_results(path), best, only))
+    if best or only:
+        raise ResultsError(f"`--best` and `--only` need a results folder, got `{path}`.")
+    return open_cell(path)
+
+
+def _say_which(cell: "StoredCell", named: Path) -> None:
+    """Say which cell was picked, and whether it has not converged."""
+    from pmbnn.results.names import cell_line
+    from pmbnn.results.record import has_converged
+
+    if cell.folder != named:
+        typer.echo(f"cell: {cell_line(cell.record.cell)} ({cell.folder})", err=True)
+    if not has_converged(cell.record):
+        reason = f" ({cell.record.reason})" if cell.record.reason else ""
+        typer.echo(
+            f"warning: this cell has not converged{reason}: its predictions may be wrong", err=True
+        )
 
 
 def _check_options(files: list[Path], **others: Any) -> None:
@@ -156,14 +199,13 @@ def _read_images(files: list[Path], whole: bool, invert: bool | None):
     return images, unread
 
 
-def _answer(path: Path, images: "list[UserImage]", draws: int, percentile: float) -> Answer:
+def _answer(cell: "StoredCell", images: "list[UserImage]", draws: int, percentile: float) -> Answer:
     import numpy as np
 
     from pmbnn.prediction.class_probabilities import rejection_threshold
-    from pmbnn.results.loading import open_cell
     from pmbnn.results.store import ResultsError
 
-    cell = open_cell(path)
+    path = cell.folder
     posterior, shape = cell.posterior, images[0].digit.shape
     rows = posterior.origin.parts.rows
     if rows.input_shape != (1, *shape) or not rows.classes:
@@ -311,7 +353,7 @@ def _is_text(path: Path) -> bool:
 
 
 def _predict_table(
-    cell: Path, files: list[Path], draws: int, as_json: bool, out: Path | None
+    cell: "StoredCell", named: Path, files: list[Path], draws: int, as_json: bool, out: Path | None
 ) -> None:
     """Write what a cell predicts for the rows of a table: CSV or JSON, printed or into a file.
 
@@ -321,16 +363,19 @@ def _predict_table(
         If it is not one table, or cannot be predicted for.
     """
     from pmbnn.data import DataError
-    from pmbnn.results.loading import open_cell
-    from pmbnn.results.new_rows import predict_rows
+    from pmbnn.results.new_rows import predict_rows, rounded
 
     if len(files) > 1:
         raise DataError(f"A table must be given alone, got {', '.join(map(str, files))}.")
     (file,) = files
     if not file.exists():
         raise DataError(f"{file} does not exist.")
-    opened = open_cell(cell)
-    table = predict_rows(opened, _read_table(file, opened), draws, title=str(file))
+    rows, others = _read_table(file, cell)
+    table = predict_rows(cell, rows, draws, title=str(file))
+    _say_which(cell, named)
+    if taken := [name for name in others if name in table]:
+        typer.echo(f"left out, as predictions have these names: {', '.join(taken)}", err=True)
+    table = others.drop(columns=taken).join(table if as_json else rounded(table))
     text = (
         table.to_json(orient="records", indent=2) + "\n" if as_json else table.to_csv(index=False)
     )
@@ -341,11 +386,13 @@ def _predict_table(
             out.write_text(text, encoding="utf-8")
 
 
-def _read_table(file: Path, cell: "StoredCell") -> "pd.DataFrame":
+def _read_table(file: Path, cell: "StoredCell") -> "tuple[pd.DataFrame, pd.DataFrame]":
     """The table, in a format of its own; where that is not clear, in that of the training rows.
 
-    Columns of categories stay text.
+    Columns of categories stay text; those that the network does not use come second, as text.
     """
+    from functools import partial
+
     from pmbnn.data.base import stamp_of
     from pmbnn.data.table_file import SEPARATORS, Format, read_table
 
@@ -355,4 +402,8 @@ def _read_table(file: Path, cell: "StoredCell") -> "pd.DataFrame":
     features = cell.posterior.coords.get("feature", ())
     texts = {name[:end] for name in features for end, sign in enumerate(name) if sign == "="}
     decimal = getattr(dataset, "decimal", None)
-    return read_table(stamp_of(file), str(file), given, decimal, frozenset(texts)).frame
+    read = partial(read_table, stamp_of(file), str(file), given, decimal)
+    rows = read(frozenset(texts)).frame
+    others = [name for name in rows if name not in {*features, *texts}]
+    as_text = read(frozenset([*texts, *others])).frame[others] if others else rows[others]
+    return rows, as_text

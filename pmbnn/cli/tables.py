@@ -3,6 +3,7 @@
 import math
 import textwrap
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -13,11 +14,16 @@ from pmbnn.compare.agreement import KINDS, Kind
 from pmbnn.compare.baselines import CHOSEN, against_words, metric_columns, tally
 from pmbnn.compare.claims import ALL, CLAIMS, HYPERPRIORS, KEYS, unit_of_measure
 from pmbnn.compare.contrasts import COLUMN
+from pmbnn.compare.diff import Diff
+from pmbnn.compare.intervals import BEST, NOT_WORSE
+from pmbnn.compare.scores import RANKED_WORDS, rank_combinations, ranking_score
 from pmbnn.report.numbers import to_error
+from pmbnn.results.derived import stale_line
 from pmbnn.results.names import (
     OF_POSTERIOR,
     Variant,
     best_group,
+    cell_line,
     combination_label,
     dataset_label,
     distinct,
@@ -29,9 +35,19 @@ from pmbnn.results.names import (
     setting_words,
     variants,
 )
-from pmbnn.results.record import AT_GRID_END, NOT_CONVERGED, CellRecord, count, has_converged
+from pmbnn.results.present import counted, superseded_line
+from pmbnn.results.record import (
+    AT_GRID_END,
+    NOT_CONVERGED,
+    CellRecord,
+    choices_at_end,
+    count,
+    has_converged,
+)
+from pmbnn.results.state import FolderState
 from pmbnn.results.tables import (
     SCORE_WORDS,
+    combine,
     error_note,
     main_score,
     mean_and_error,
@@ -40,6 +56,9 @@ from pmbnn.results.tables import (
     repeated_words,
     with_unit,
 )
+
+SHOWN_FAILURES = 5
+"""Cells that failed, and combinations of one folder alone, that are named."""
 
 SHOWN_SCORES = ("sd", "entropy")
 """Uncertainty scores whose areas are shown; ``ood.csv`` has them all."""
@@ -247,6 +266,106 @@ def reliability_table(records: Sequence[CellRecord]) -> Table | None:
     }
     rows = zip([group.label for group in groups], *shown.values(), strict=True)
     return make_table("Reliability of these cells", ["cells", *shown], rows, shown)
+
+
+def best_words(records: Sequence[CellRecord]) -> str:
+    """The best combination of a variant, by its score on data that nothing was chosen by.
+
+    Empty where there is no such score.
+    """
+    name = ranking_score(records)
+    ranked = None if name is None else rank_combinations(combine(records))
+    if ranked is None or ranked.at[0, "verdict"] != BEST:
+        return ""
+    first, level = ranked.iloc[0], int((ranked["verdict"] == NOT_WORSE).sum())
+    error = f" ± {first['se']:.4f}" if math.isfinite(first["se"]) else ""
+    words = f"{first['prior']} × {first['hyperprior']} ({RANKED_WORDS[name]} {first['mean']:.4f}"
+    words += f"{error})"
+    return words + (f"; {level} more not significantly worse" if level else "")
+
+
+# A results folder
+
+
+def state_lines(folder: Path, state: FolderState) -> list[str]:
+    """How far a folder is, then what is wrong or stale in it, and where to look next."""
+    counts = ", ".join(f"{n} {status}" for status, n in state.statuses.most_common())
+    writing = f"; being written by {state.writer}" if state.writer else ""
+    finished = f"{len(state.records)} of {counted(state.cells, 'cell')} finished"
+    lines = [f"{state.name} ({folder}): {finished}{f' ({counts})' if counts else ''}{writing}"]
+    if state.overrides:
+        lines.append(f"changed settings: {' '.join(state.overrides)}")
+    if state.missing and not state.writer:
+        lines.append(f"{state.missing} missing: the same `pmbnn sweep` command fits them")
+    lines += [f"broken: {problem}" for problem in state.broken]
+    if line := superseded_line(folder, state.superseded):
+        lines.append(line)
+    # A running sweep makes its tables at the end.
+    if state.stale and not state.writer:
+        lines.append(f"stale, {stale_line(state.stale)}")
+    failed = [record for record in state.records if record.failed]
+    lines += [f"failed: {cell_line(r.cell)}: {r.reason}" for r in failed[:SHOWN_FAILURES]]
+    if (more := len(failed) - SHOWN_FAILURES) > 0:
+        lines.append(f"and {more} more failed: `pmbnn show {folder} -v`")
+    return lines
+
+
+def state_table(records: Sequence[CellRecord]) -> Table:
+    """A line a data set and variant: finished cells by status, and the best combination."""
+    rows = []
+    for variant in variants(records):
+        cells = variant.records
+        converged = sum(bool(r.results) and has_converged(r) for r in cells)
+        failed = sum(record.failed for record in cells)
+        numbers = [len(cells), converged, len(cells) - converged - failed, failed]
+        rows.append([variant.label, *numbers, best_words(cells)])
+    right = ["finished", "converged", "not converged", "failed"]
+    return make_table("Cells", ["cells", *right, "best"], rows, right)
+
+
+def cells_table(records: Sequence[CellRecord]) -> Table:
+    """A line a cell: its status, main score and time."""
+    score = main_score(records)
+    rows = []
+    for record in records:
+        value = record.results.get(score)
+        status = ", ".join([record.status, *choices_at_end(record)])
+        number = "" if value is None else f"{value:.4f}"
+        rows.append([cell_line(record.cell), status, number, f"{record.seconds:.1f}", record.name])
+    right = [SCORE_WORDS[score], "seconds"]
+    return make_table("Cells", ["cell", "status", *right, "name"], rows, right)
+
+
+def diff_tables(found: Diff) -> Iterator[Table]:
+    """Settings that differ, and metrics of paired combinations."""
+    if not found.settings.empty:
+        rows = found.settings.itertuples(index=False)
+        yield make_table("Settings that differ", list(found.settings), rows)
+    if found.metrics.empty:
+        return
+    rows = []
+    for row in found.metrics.to_dict("records"):
+        has_interval = row["low"] == row["low"]
+        interval = f"{row['low']:+.3g} to {row['high']:+.3g}" if has_interval else ""
+        numbers = [f"{row['a']:.4f}", f"{row['b']:.4f}", f"{row['difference']:+.3g}", interval]
+        left = [row[name] for name in ("data", "combination", "metric", "seeds")]
+        rows.append([*left, *numbers, row["not_converged"] or ""])
+    right = ["seeds", "a", "b", "b less a", "95 % interval", "not converged"]
+    headings = ["data", "combination", "metric", *right]
+    yield make_table("Metrics, paired by data seed", headings, rows, right)
+
+
+def diff_lines(found: Diff) -> list[str]:
+    """What is the same, and combinations that only one folder has."""
+    lines = [] if len(found.settings) else ["the same settings and versions"]
+    for name, only in (("a", found.only_a), ("b", found.only_b)):
+        if only:
+            shown = "; ".join(only[:SHOWN_FAILURES])
+            more = len(only) - SHOWN_FAILURES
+            lines.append(f"only in {name}: {shown}{f' and {more} more' if more > 0 else ''}")
+    if found.metrics.empty:
+        lines.append("no combination of the two is on the same data seeds: no metric is compared")
+    return lines
 
 
 # Agreement with the posterior

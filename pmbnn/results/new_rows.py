@@ -1,5 +1,6 @@
 """Predictions of a stored cell for rows of a table that it was not fitted on."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,17 +11,62 @@ import xarray as xr
 from pmbnn.core.errors import check_whole
 from pmbnn.data.base import DatasetSpec
 from pmbnn.data.frames import inputs_of_frame
+from pmbnn.experiment.plan import select_cells
 from pmbnn.experiment.plugins import trusting
 from pmbnn.models.likelihoods import TARGET_NAME
 from pmbnn.prediction.class_probabilities import ClassProbabilities, Predictive
 from pmbnn.prediction.density import Density
-from pmbnn.results.loading import StoredCell, open_cell
+from pmbnn.results.loading import ExperimentResults, StoredCell, open_cell
+from pmbnn.results.names import best_group, group_by_settings, settings_row
 from pmbnn.results.present import (
     ResultsError,
+    counted,
 )
+from pmbnn.results.tables import union_of_names
 
 DRAWS = 200
 """Posterior draws of each restart, unless another number is asked for."""
+
+
+def choose_cell(
+    results: ExperimentResults, best: bool = False, only: Sequence[str] = ()
+) -> StoredCell:
+    """One cell of a results folder to predict with, that of the first data seed.
+
+    Parameters
+    ----------
+    best
+        Whether to take the combination with the lowest mean held-out score.
+    only
+        Conditions on the cells, as ``["prior=laplace"]``.
+
+    Raises
+    ------
+    ConfigError
+        If no cell meets the conditions.
+    ResultsError
+        If there are several combinations, or none has a held-out score.
+    """
+    chosen = set(select_cells([record.cell for record in results.records], only))
+    records = [record for record in results.records if record.cell in chosen and record.results]
+    groups, folder = group_by_settings(records), results.results.folder
+    if best and len(groups) > 1:
+        groups = [group for group in [best_group(records)] if group]
+        if not groups:
+            raise ResultsError(
+                f"`{folder}` has no best combination: no score of held-out training rows "
+                "(inference.validation) is known of all its cells. Choose one with `--only`."
+            )
+    if len(groups) != 1:
+        rows = [settings_row(group[0].cell.without_seeds) for group in groups]
+        varying = [key for key in union_of_names(rows) if len({row.get(key) for row in rows}) > 1]
+        differ = f", which differ in {', '.join(varying)}" if varying else ""
+        raise ResultsError(
+            f"`{folder}` has {counted(len(groups), 'combination')} to predict with{differ}: choose "
+            "one with `--best`, or with `--only KEY=VALUE`."
+        )
+    (record, *_) = groups[0]
+    return StoredCell(record, results.results.cells / record.name)
 
 
 def predict_rows(
@@ -81,6 +127,29 @@ def predict_rows(
         rows, features, _fill(dataset, posterior.origin.standardisation.mean), title
     )
     return _table(posterior.predict(x, draws), cell.trace["test_predictions"].dataset, rows.index)
+
+
+PARTS = ("mean", "sd", "epistemic_sd", "low_95", "high_95")
+"""Columns of the predictions of a number."""
+
+
+def rounded(predictions: pd.DataFrame) -> pd.DataFrame:
+    """Predictions of `predict_rows` to four digits.
+
+    Probabilities have four decimals. Numbers have the decimals that four significant digits of the
+    smallest standard deviation of their target need.
+    """
+    if "predicted" in predictions:
+        return predictions.round(4)
+    decimals = {}
+    for name in predictions:
+        if name.endswith("epistemic_sd"):
+            prefix = name.removesuffix("epistemic_sd")
+            sd = predictions[f"{prefix}sd"]
+            smallest = sd[sd > 0].min()
+            digits = 4 if pd.isna(smallest) else max(0, 3 - math.floor(math.log10(smallest)))
+            decimals |= {f"{prefix}{part}": digits for part in PARTS}
+    return predictions.round(decimals)
 
 
 def _fill(dataset: DatasetSpec, mean: np.ndarray) -> np.ndarray | None:

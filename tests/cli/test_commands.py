@@ -23,7 +23,7 @@ COMMANDS = [
     "claims",
     "compare",
 ]
-COMMANDS += ["table"]
+COMMANDS += ["diff", "export", "show", "table"]
 COMMANDS += ["verify", "prune", "baselines", "schema", "new"]
 
 

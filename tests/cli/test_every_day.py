@@ -1,12 +1,15 @@
 """Commands of every day, by what they print: cells are made up, nothing is fitted."""
 
+from zipfile import ZipFile
+
 import pytest
 import yaml
-from makers import FIXED, MOONS, record, store, store_made_up_cells
+from makers import FIXED, MOONS, changed, list_present, record, store, store_made_up_cells
 from typer.testing import CliRunner
 
 import pmbnn as pb
 from pmbnn.cli import app
+from pmbnn.results.store import Results, writing
 
 TEXT = """
 name: toy
@@ -135,3 +138,114 @@ def test_a_table_is_printed_or_written(folder, tmp_path):
 def test_a_table_of_what_is_not_there(folder, option, value, message):
     done = call("table", folder, option, value)
     assert done.exit_code == 2 and message in done.output
+
+
+# What is in a folder
+
+
+def test_show_says_how_far_a_folder_is_and_what_is_best(folder):
+    done = call("show", folder)
+    assert done.exit_code == 0, done.output
+    first, *_ = done.stdout.splitlines()
+    assert first == f"toy ({folder}): 6 of 6 cells finished (6 converged)"
+    words = " ".join(done.stdout.replace("│", " ").split())
+    assert "toy: moons, noise 0.4 6 6 0 0 normal × fixed 1 (NLL of held-out training rows" in words
+    listed = call("show", folder, "-v").stdout
+    assert (
+        listed.count("converged") == 7 and "moons, noise 0.4, seed 2, laplace × fixed 1" in listed
+    )
+
+
+def test_show_beside_a_sweep_disturbs_nothing(folder):
+    """Unfinished cells are counted, and tables that the sweep makes at its end are no news."""
+    results = Results(folder)
+    results.write_text("metrics.csv", "of other cells")
+    lost = record("student_t", FIXED, failed=True)
+    results.save_cell(changed(lost, reason="not finite"), {})
+    list_present(results, [*results.cell_names(), "to-be-fitted"])
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    with writing(folder):
+        done = call("show", folder)
+        (line, *rest) = done.stdout.splitlines()
+        assert "7 of 8 cells finished (6 converged, 1 diverged); being written by process" in line
+        assert rest[-1] == "failed: moons, noise 0.4, seed 0, student_t × fixed 1: not finite"
+    after = call("show", folder).stdout.splitlines()
+    assert after[0].endswith("7 of 8 cells finished (6 converged, 1 diverged)")
+    assert "1 missing: the same `pmbnn sweep` command fits them" in after
+    assert any(line.startswith("stale, ") and "metrics.csv" in line for line in after)
+    kept = {path: path.stat().st_mtime_ns for path in before if path.is_file()}
+    assert kept == {path: before[path] for path in kept}
+
+
+def test_show_of_no_results(tmp_path):
+    for name, message in (("gone", "does not exist"), ("", "must be a results folder")):
+        done = call("show", tmp_path / name)
+        assert done.exit_code == 2 and message in done.output
+
+
+# Two folders
+
+
+def test_diff_names_settings_and_pairs_metrics(folder, tmp_path):
+    cells = [
+        record(prior, FIXED, MOONS | {"seed": seed}, nll=nll + 0.01 * seed - 0.001 * seed**2,
+               inference={"steps": 20000, "seed": 0})
+        for prior, nll in (("normal", 0.38), ("student_t", 0.5))
+        for seed in range(3)
+    ]  # fmt: skip
+    other = store(tmp_path / "other", [(cell, None) for cell in cells]).folder
+    done = call("diff", folder, other, "--metric", "nll")
+    assert done.exit_code == 0, done.output
+    words = " ".join(done.stdout.replace("│", " ").split())
+    assert "inference.steps 10000 20000" in words
+    assert "prior.kind normal, laplace normal, student_t" in words
+    assert "normal × fixed 1 nll 3 0.4100 0.3883 -0.0217 -0.0268 to -0.0165" in words
+    assert done.stdout.splitlines()[-2:] == [
+        "only in a: moons, noise 0.4: laplace × fixed 1",
+        "only in b: moons, noise 0.4: student_t × fixed 1",
+    ]
+    same = call("diff", folder, folder).stdout
+    assert "the same settings and versions" in same
+
+
+def test_diff_of_an_unknown_metric(folder):
+    done = call("diff", folder, folder, "--metric", "nlll")
+    assert done.exit_code == 2 and "did you mean `nll`?" in done.output
+
+
+# One file for a colleague
+
+
+def test_export_has_the_present_cells_and_no_rubbish(folder, tmp_path):
+    results = Results(folder)
+    results.save_cell(record("student_t", FIXED), {})  # superseded
+    (folder / "checkpoints" / "job").mkdir(parents=True)
+    for name in ("checkpoints/job/state", "metrics.csv", "data.txt", ".lock"):
+        (folder / name).write_text("text")
+    (folder / "plugins").mkdir()
+    (folder / "plugins" / "mine.py").write_text("text")
+    done = call("export", folder, "--to", tmp_path / "toy.zip")
+    assert done.exit_code == 0, done.output
+    assert done.output.startswith(f"{tmp_path / 'toy.zip'}: 6 cells, 9 files, ")
+    names = ZipFile(tmp_path / "toy.zip").namelist()
+    assert {name for name in names if "/cells/" not in name} == {
+        "out/cells.json",
+        "out/data.txt",
+        "out/plugins/mine.py",
+    }
+    assert sum(name.endswith("/metrics.json") for name in names) == 6
+    again = call("export", folder, "--to", tmp_path / "toy.zip")
+    assert again.exit_code == 2 and "exists already" in again.output
+    wrong = call("export", folder, "--to", "mlflow")
+    assert wrong.exit_code == 2 and "must be a file that ends in .zip, got `mlflow`" in wrong.output
+
+
+@pytest.mark.slow
+def test_a_colleague_makes_the_page_from_the_unzipped_folder(file, tmp_path):
+    assert call("sweep", file, "--quiet").exit_code == 0
+    assert call("export", "results/toy", "--to", "toy.zip").exit_code == 0
+    with ZipFile("toy.zip") as archive:
+        archive.extractall("theirs")
+    done = call("report", "theirs/toy")
+    assert done.exit_code == 0, done.output
+    assert "laplace" in next((tmp_path / "theirs" / "toy").glob("*.html")).read_text().lower()

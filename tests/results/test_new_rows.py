@@ -1,6 +1,7 @@
 """Rows of a table that a stored cell was not fitted on."""
 
 import json
+from zipfile import ZipFile
 
 import numpy as np
 import pandas as pd
@@ -17,8 +18,9 @@ from pmbnn.experiment.plan import jobs
 from pmbnn.fitting.job import run_job
 from pmbnn.fitting.tasks import JobTask
 from pmbnn.results import loading, new_rows
+from pmbnn.results.export import export
 from pmbnn.results.loading import load_results
-from pmbnn.results.new_rows import predict_rows
+from pmbnn.results.new_rows import choose_cell, predict_rows
 from pmbnn.results.store import Results
 from pmbnn.sweep.cells import prepare, write_header
 
@@ -161,14 +163,70 @@ def test_the_command(health, tmp_path):
     plants().to_csv(tmp_path / "new.csv", index=False)
     done = run(cell, tmp_path / "new.csv")
     assert done.exit_code == 0, done.output
-    lines = done.stdout.splitlines()
-    assert lines[0] == "predicted,probability,sd,probability_ill,probability_well"
+    lines = [
+        line.partition("well,")[2] or line.partition("ill,")[2] for line in done.stdout.splitlines()
+    ]
+    assert done.stdout.startswith(
+        "width,depth,health,predicted,probability,sd,probability_ill,probability_well\n"
+    )
     assert len(lines) == 61
     done = run(cell, tmp_path / "new.csv", "--json", "--out", tmp_path / "answers.json")
     assert (done.exit_code, done.stdout) == (0, "")
     records = json.loads((tmp_path / "answers.json").read_text())
     assert len(records) == 60
     assert records[0]["predicted"] == lines[1].split(",")[0]
+    assert len(str(records[0]["probability_ill"])) > len(lines[1].split(",")[3])
+
+
+def test_a_results_folder_predicts_with_the_best_cell(health, tmp_path):
+    """Columns that the network does not use are copied as they are, numbers have four digits."""
+    cell, _ = health
+    (tmp_path / "new.csv").write_text("id,site,height,sd\n007,a,31.5,2\n08,b=c,50,3\n")
+    for choice in (["--best"], ["--only", "prior=normal"], []):
+        done = run(cell.parent.parent, tmp_path / "new.csv", *choice)
+        assert done.exit_code == 0, done.output
+        header, *rows = done.stdout.splitlines()
+        assert header == "id,predicted,probability,sd,probability_ill,probability_well"
+        assert [row.split(",")[0] for row in rows] == ["007", "08"]
+        numbers = [number for row in rows for number in row.split(",")[2:]]
+        assert all(len(number) <= len("0.1234") for number in numbers)
+        which, warning, left_out = done.stderr.splitlines()
+        assert which.startswith("cell: table plants, seed 0, normal × fixed 1")
+        assert warning.startswith("warning: this cell has not converged")
+        assert left_out == "left out, as predictions have these names: sd"
+    done = run(cell, tmp_path / "new.csv", "--best")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "`--best` and `--only` need a results folder" in done.stderr
+
+
+def test_a_colleague_predicts_from_the_exported_folder(health, tmp_path):
+    """Without the data, and wherever it was unpacked."""
+    cell, data = health
+    export(cell.parent.parent, tmp_path / "plants.zip")
+    with ZipFile(tmp_path / "plants.zip") as archive:
+        archive.extractall(tmp_path / "theirs")
+    rows = rows_of(data, data.features)
+    there = load_results(tmp_path / "theirs" / "out")
+    found = predict_rows(choose_cell(there, best=True), rows, draws=5)
+    pd.testing.assert_frame_equal(found, predict_rows(cell, rows, draws=5))
+
+
+def test_the_data_are_exported_if_asked_for(health, tmp_path):
+    names = export(health[0].parent.parent, tmp_path / "plants.zip", data=True)
+    assert "out/plants.csv" in names
+    with ZipFile(tmp_path / "plants.zip") as archive:
+        archive.extractall(tmp_path / "theirs")
+    experiment = load_experiment(tmp_path / "theirs" / "out" / "experiment.yaml")
+    (found,) = {cell.dataset.load().fingerprint for cell in experiment.cells}
+    assert found == health[1].fingerprint
+
+
+def test_numbers_have_the_decimals_of_their_uncertainty():
+    columns = {"mean": [2015.23456, 3.0], "sd": [0.51234, 2.0], "epistemic_sd": [1e-9, 1.0]}
+    table = pd.DataFrame(columns | {"low_95": [2014.2, 0.0], "high_95": [2016.2, 6.0]})
+    assert new_rows.rounded(table)["mean"].tolist() == [2015.2346, 3.0]
+    large = new_rows.rounded(1e6 * table.add_prefix("y_"))
+    assert large["y_mean"].tolist() == [2015234560.0, 3000000.0]
 
 
 @pytest.mark.parametrize("name", ["neu.txt", "neu.tsv", "neu.dat", "neu", "neu.csv", "neu.xlsx"])

@@ -1,0 +1,147 @@
+"""Two results folders side by side: settings that differ, and metrics paired by data seed."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from pmbnn.compare.intervals import t_interval
+from pmbnn.core.errors import must_be_one_of
+from pmbnn.experiment.cells import number_label
+from pmbnn.results.loading import ExperimentResults
+from pmbnn.results.names import (
+    combination_label,
+    dataset_label,
+    group_by_settings,
+    grouped,
+    settings_row,
+)
+from pmbnn.results.record import CellRecord, count
+from pmbnn.results.tables import FIT_SEED, SEED, by_seed, overlap_of, union_of_names
+
+METRICS = ("accuracy", "rmse", "nll", "excess_nll")
+"""Metrics that are compared unless others are named: those that both folders have."""
+
+COLUMNS = ("data", "combination", "metric", "seeds", "a", "b", "difference", "se", "low", "high",
+           "not_converged")  # fmt: skip
+"""Of each pair of combinations and metric: the number of common data seeds, both means over them,
+the mean difference (the second less the first) with its standard error and the 95 % interval of the
+paired t test, and how many of the cells did not converge."""
+
+
+class Diff(NamedTuple):
+    """Differences of two results folders.
+
+    Attributes
+    ----------
+    settings
+        Columns ``setting``, ``a`` and ``b``: values of settings, and versions, that differ.
+    metrics
+        Paired metrics; see `COLUMNS`.
+    only_a, only_b
+        Combinations of one folder that the other does not have, in words.
+    """
+
+    settings: pd.DataFrame
+    metrics: pd.DataFrame
+    only_a: list[str]
+    only_b: list[str]
+
+
+def diff(a: ExperimentResults, b: ExperimentResults, metrics: Sequence[str] | None = None) -> Diff:
+    """Differences of two results folders.
+
+    Combinations are paired where they agree in every setting but seeds and in settings of which
+    the two folders have no value in common.
+
+    Parameters
+    ----------
+    metrics
+        Names of results; `METRICS` that both folders have unless given.
+
+    Raises
+    ------
+    ConfigError
+        If a metric is not there.
+    """
+    common = {n for r in a.records for n in r.results} & {n for r in b.records for n in r.results}
+    for metric in metrics or ():
+        if metric not in common:
+            raise must_be_one_of("--metric", common, metric)
+    chosen = metrics or [name for name in METRICS if name in common]
+    values = [_values(folder.records) for folder in (a, b)]
+    settings = {key: [values[i].get(key, []) for i in (0, 1)] for key in union_of_names(values)}
+    differing = {key: both for key, both in settings.items() if set(both[0]) != set(both[1])}
+    disjoint = {key for key, both in differing.items() if set(both[0]).isdisjoint(both[1])}
+    groups = [grouped(folder.records, lambda record: _key(record, disjoint)) for folder in (a, b)]
+    rows = [
+        _row(first, second, metric)
+        for key, cells in groups[0].items()
+        if key in groups[1]
+        for first in group_by_settings(cells)
+        for second in group_by_settings(groups[1][key])
+        for metric in chosen
+    ]
+    only = [
+        [_words(cells[0]) for key, cells in own.items() if key not in other]
+        for own, other in (groups, groups[::-1])
+    ]
+    table = [
+        (key, *(", ".join(map(number_label, one)) for one in both))
+        for key, both in (differing | _versions(a, b)).items()
+    ]
+    return Diff(
+        pd.DataFrame(table, columns=["setting", "a", "b"]),
+        pd.DataFrame(filter(None, rows), columns=COLUMNS),
+        *only,
+    )
+
+
+def _values(records: Sequence[CellRecord]) -> dict[str, list[Any]]:
+    """Values of every setting among some cells, each once."""
+    values: dict[str, dict[Any, None]] = {}
+    for record in records:
+        for key, value in settings_row(record.settings).items():
+            values.setdefault(key, {})[value] = None
+    return {key: list(found) for key, found in values.items()}
+
+
+def _key(record: CellRecord, disjoint: set[str]) -> tuple[tuple[str, Any], ...]:
+    row = settings_row(record.settings)
+    return tuple((k, v) for k, v in row.items() if k not in disjoint and k not in (SEED, FIT_SEED))
+
+
+def _versions(a: ExperimentResults, b: ExperimentResults) -> dict[str, list[list[str]]]:
+    """Versions of packages that differ."""
+    here, there = (folder.provenance.get("versions", {}) for folder in (a, b))
+    return {
+        f"version of {name}": [[one.get(name, "")] for one in (here, there)]
+        for name in {**here, **there}
+        if here.get(name) != there.get(name)
+    }
+
+
+def _words(record: CellRecord) -> str:
+    return f"{dataset_label(record.cell.dataset)}: {combination_label(record.cell)}"
+
+
+def _row(
+    first: Sequence[CellRecord], second: Sequence[CellRecord], metric: str
+) -> dict[str, Any] | None:
+    """Paired metric of two combinations; None where neither has it."""
+    both = pd.concat([by_seed(first, metric), by_seed(second, metric)], axis=1, keys=["a", "b"])
+    both = both.dropna()
+    if both.empty:
+        return None
+    cells = [r for r in (*first, *second) if r.cell.data_seed in both.index]
+    compared = t_interval(both["b"] - both["a"], overlap_of(cells))
+    labels = dict.fromkeys(combination_label(group[0].cell) for group in (first, second))
+    return {
+        "data": dataset_label(first[0].cell.dataset),
+        "combination": " to ".join(labels),
+        "metric": metric,
+        "a": both["a"].mean(),
+        "b": both["b"].mean(),
+        **{name: value for name, value in compared.items() if name in COLUMNS},
+        "not_converged": count(cells).not_converged,
+    }
