@@ -109,7 +109,7 @@ def test_no_more_truths_around_the_data_than_the_posterior_has_draws(tmp_path):
     assert plan(file, simulations=9000)
 
 
-def test_identities_hang_on_what_decides_a_rank(tmp_path):
+def test_identities_depend_on_what_decides_a_rank(tmp_path):
     file = experiment(tmp_path, inference="{steps: 60, restarts: 3}")
     (first,) = plan(file).tasks
     assert first.restarts == 3
@@ -247,7 +247,7 @@ def test_the_command_says_what_is_wrong(tmp_path, scripted):
         ({"reference": "MCLMC, undecided", "effective_draws": 900.0}, ["disagree"]),
     ],
 )
-def test_truths_that_hang_together_are_noted(made, changes, words):
+def test_dependent_truths_are_noted(made, changes, words):
     found = notes(calibration_table([made.ranks(**changes)]))
     assert len(found) == len(words)
     assert all(word in line for word, line in zip(words, found, strict=True))

@@ -152,7 +152,7 @@ def test_baseline_models_say_that_they_are_of_one_target(folder, results):
         ),
     ],
 )
-def test_what_is_wrong_is_told_before_anything_is_fitted(home, section, message):
+def test_errors_come_before_anything_is_fitted(home, section, message):
     name = section.partition(":")[0]
     lines = [f"    {section}" if f" {name}:" in line else line for line in FILE.splitlines()]
     file = home / "wrong.yaml"

@@ -168,7 +168,7 @@ def weighted(kl_weight, **more):
     return found
 
 
-def test_cells_of_a_sweep_are_told_apart_and_seeds_are_not():
+def test_cells_of_a_sweep_have_different_names_and_seeds_have_not():
     tables = diagnostics_tables([weighted(w, seed=s) for w in (1, 0.001) for s in (0, 1)])
     first, second = titles(tables)
     assert "weight 1, normal × fixed 0.1" in first
@@ -177,7 +177,7 @@ def test_cells_of_a_sweep_are_told_apart_and_seeds_are_not():
     assert [table.caption for table in tables] == [None, None]
 
 
-def test_priors_of_one_name_are_told_apart():
+def test_priors_of_one_name_have_different_names():
     records = [record(diagnostics=diagnostics()) for _ in range(2)]
     records[1].settings["prior"] = {"kind": "normal", "fan_in": True}
     records[0].settings["prior"] = {"kind": "normal", "fan_in": False}

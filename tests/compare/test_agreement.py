@@ -209,7 +209,7 @@ def test_a_sampler_held_against_another_has_the_error_of_its_chains(made, folder
     assert row["wasserstein_mcse"] == pytest.approx(0.5)
 
 
-def test_chains_that_are_not_told_apart_have_no_row(made, folder):
+def test_chains_that_are_not_stored_one_by_one_have_no_row(made, folder):
     """As cells of numbers were stored at first."""
     fit = stored(folder, numbers(made, "fit", GUIDED), moments_trace([0.0], [1.0]))
     reference = stored(folder, numbers(made, "ref", SAMPLED), moments_trace([0.0], [1.0]))

@@ -151,7 +151,7 @@ def test_of_several_samplers_the_first_counts(made):
     pd.testing.assert_frame_equal(delta_table([*cells, *others], WANTED), expected)
 
 
-def test_data_sets_of_one_name_are_told_apart(made):
+def test_data_sets_of_one_name_have_different_labels(made):
     records = study(made, 0.0, 0.0) + study(made, 0.0, 0.0, data={"train": 70})
     names = list(dict.fromkeys(delta_table(records, WANTED)["data"]))
     assert names == ["moons, noise 0.4, dataset.train 700", "moons, noise 0.4, dataset.train 70"]

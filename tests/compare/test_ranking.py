@@ -213,7 +213,7 @@ def test_of_one_or_two_data_seeds_no_interval_is_known(made, seeds):
     assert np.isnan(rows["Laplace"]["difference_se"]) == (seeds == 1)
 
 
-def test_who_failed_on_a_seed_is_compared_on_the_others(made):
+def test_methods_that_failed_on_a_seed_are_compared_on_the_others(made):
     """With intervals of its own: those of both sets of data seeds hold at once."""
     rng = np.random.default_rng(0)
     base = rng.normal(size=5)

@@ -146,7 +146,7 @@ def test_what_is_not_there_does_not_go():
     assert pack_ood(Fashion()) == {}
 
 
-def test_offline_is_said_at_once():
+def test_offline_is_an_error_that_names_the_remedy():
     with pytest.raises(DataError, match="Fashion-MNIST is unavailable from OpenML") as caught:
         Fashion().load(DIGITS)
     assert str(caught.value).endswith(

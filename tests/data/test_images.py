@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import threading
 import warnings
 import zipfile
 from pathlib import Path
@@ -113,13 +114,15 @@ def test_grey_images_are_weighted_colours():
 def test_threads_leave_the_filters_of_warnings_alone(monkeypatch):
     """Several of them cannot each change them and restore them."""
     monkeypatch.setattr(images, "AT_ONCE", 1)
-    before, seen = list(warnings.filters), []
-    decode = digits.decode
-    monkeypatch.setattr(
-        digits, "decode", lambda *args: seen.append(list(warnings.filters)) or decode(*args)
-    )
+    before, pillow_warnings, callers = list(warnings.filters), digits.pillow_warnings, []
+
+    def recorded():
+        callers.append(threading.current_thread())
+        return pillow_warnings()
+
+    monkeypatch.setattr(digits, "pillow_warnings", recorded)
     Images(path=write(contents())).load()
-    assert len(seen) > 5 and all(filters == seen[0] for filters in seen)
+    assert set(callers) == {threading.current_thread()}
     assert warnings.filters == before
 
 

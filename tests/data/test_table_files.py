@@ -224,8 +224,10 @@ def test_rows_of_messages_are_those_of_the_frame():
     """Also where rows before them are dropped."""
     frame = pd.DataFrame({"x": np.arange(30.0), "y": np.arange(30) / 7})
     frame.loc[3, "y"], frame.loc[9, "y"] = np.nan, np.inf
-    with pytest.raises(DataError, match="row 10: target `y` must be finite, got inf"):
-        pb.Dataset.from_frame(frame, "y", missing="drop")
+    frame["z"] = frame["y"] + 1
+    for targets, name in (("y", "y"), (["y", "z"], "y"), (["z", "y"], "z")):
+        with pytest.raises(DataError, match=f"row 10: target `{name}` must be finite, got inf"):
+            pb.Dataset.from_frame(frame, targets, missing="drop")
 
 
 def test_missing_targets_of_arrays_are_no_class():

@@ -299,7 +299,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("text", "message"), BROKEN)
-def test_what_is_wrong_is_told_before_anything_is_written(here, monkeypatch, text, message):
+def test_errors_come_before_anything_is_written(here, monkeypatch, text, message):
     def reject():
         raise OSError("no way out")
 

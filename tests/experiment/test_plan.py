@@ -547,7 +547,7 @@ def test_jobs_that_take_all_cores_have_the_machine_to_themselves():
     assert wall_seconds([jobs([large])], 1) == wall_seconds([jobs([large])], 2)
 
 
-def test_how_slow_a_machine_is_is_told_by_the_fastest_of_several_loops(monkeypatch):
+def test_the_speed_of_a_machine_is_that_of_the_fastest_of_several_loops(monkeypatch):
     seconds = [4 * machine.REFERENCE, 3 * machine.REFERENCE]
     monkeypatch.setattr(machine.timeit, "repeat", lambda *_, **__: seconds)
     assert machine.slowness.__wrapped__() == pytest.approx(3)

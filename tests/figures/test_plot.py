@@ -66,7 +66,7 @@ def test_a_script_shows_and_saves_it(results, tmp_path, monkeypatch):
     plt.close(figure)
 
 
-def test_what_cannot_be_drawn_is_told(results):
+def test_what_cannot_be_drawn_is_an_error(results):
     with pytest.raises(ValueError, match=r"`kind` must be one of accuracy, .*map, .* got 'scales'"):
         pb.plot(results, "scales", dataset="moons")
     with pytest.raises(

@@ -143,7 +143,7 @@ def test_noise_that_depends_on_the_input(estimator):
 
 
 @pytest.mark.slow
-def test_heavy_tails_are_told_from_light_ones():
+def test_heavy_tails_are_distinguished_from_light_ones():
     heavy = line_with(lambda x, rng: 0.5 * rng.standard_t(3.0, len(x)), 2000)
     light = line_with(lambda x, rng: 0.5 * rng.standard_normal(len(x)), 2000)
     scales, degrees = [], []

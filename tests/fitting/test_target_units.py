@@ -72,7 +72,7 @@ def test_metrics_are_in_original_units(both):
     assert other["mean_at_1.5"] == pytest.approx(MEAN + SD * plain["mean_at_1.5"])
 
 
-def test_scores_of_held_out_rows_are_told_in_original_units_and_choose_the_same():
+def test_scores_of_held_out_rows_are_in_original_units_and_choose_the_same():
     nll = np.array([[1.0, np.nan], [0.25, 2.0]])
     selection = Selection(np.array([0.1, 1.0]), nll, np.array([0, 0]))
     log_scale = OTHER.target_standardisation.log_scale

@@ -128,7 +128,7 @@ def test_a_window_counts_by_its_length():
     assert late_gain(history, step, along).value == pytest.approx(expected, abs=1.0)
 
 
-def test_an_exponential_fall_is_told_apart_from_no_rise():
+def test_an_exponential_fall_differs_from_no_rise():
     """It is a straight line in what is done: the whole difference counts as gain."""
     along = way("exponential")
     history = -300 + 20 * np.cumsum(along) / along.sum() + noise(0.01)

@@ -652,6 +652,6 @@ def test_guides_that_do_not_fit_are_rejected():
         build_program(model, Inference(guide="full_rank"), 3, 1)
 
 
-def test_forms_of_the_divergence_are_told(sixteen):
+def test_a_fit_has_the_forms_of_its_divergence(sixteen):
     assert set(sixteen[0].kl_forms.values()) == {"exact"}
     assert len(sixteen[0].kl_forms) == 6

@@ -179,7 +179,7 @@ def test_what_cannot_be_drawn_is_refused(monkeypatch):
         evaluate_prior(cell, dataset, functions, 0)
 
 
-def test_standardised_targets_are_told_in_their_own_units(monkeypatch):
+def test_standardised_targets_are_in_their_own_units(monkeypatch):
     monkeypatch.setattr(evaluate, "DRAWS", 100)
     cell, dataset = cell_of(SINE, Dense(hidden=())), SINE.load()
     units = Standardisation(np.full(1, 5.0), np.full(1, 3.0))
@@ -197,7 +197,7 @@ def test_standardised_targets_are_told_in_their_own_units(monkeypatch):
     np.testing.assert_allclose(other.groups["rows"]["y"], units.undo(dataset.y_train))
 
 
-def test_several_targets_are_told_one_by_one(monkeypatch):
+def test_several_targets_are_measured_one_by_one(monkeypatch):
     monkeypatch.setattr(evaluate, "DRAWS", 100)
     one, units = SINE.load(), Standardisation(np.array([0.0, 20.0]), np.array([1.0, 4.0]))
     y = {name: np.stack([getattr(one, name)] * 2, axis=1) for name in ("y_train", "y_test")}

@@ -66,7 +66,7 @@ def test_sweeps_with_the_same_prior_share_it(load):
     assert combinations(cells, wanted) == combinations(cells, cells)
 
 
-def test_a_seed_hangs_on_nothing_around(load):
+def test_a_seed_depends_on_neither_grid_nor_predictions(load):
     """Neither on the grid nor on what is predicted."""
     cells = load().cells
     before = {one.cell.hyperprior: one.random_seed for one in combinations(cells, cells[-1:])}

@@ -61,7 +61,7 @@ def test_maps_beside_it_are_of_those_that_may_be_best(three):
     assert [shown.key for _, shown in found.leaders] == ["cell-0", "cell-3"]
 
 
-def test_what_it_hangs_on(three):
+def test_the_conditions_of_the_answer(three):
     words = answer(three).conditions
     for part in ("steps 10000", "data seeds 0, 1, 2", "95 % intervals", "hold at once"):
         assert part in words

@@ -56,7 +56,7 @@ def test_an_elbo_that_is_never_finite_is_not_drawn():
     assert draw_training(Training(np.arange(3), np.full((1, 3), np.nan), 0)) is None
 
 
-def test_weights_away_from_zero_are_told_apart():
+def test_weights_away_from_zero_have_another_line():
     at = np.linspace(-1, 2, 5)
     density = np.array([[0, 1, 0.5, 0, 0], [0, 0, 0, 0.5, 1]])
     drawing = draw_weights(Weights(at, density, np.array([False, True])))

@@ -48,7 +48,7 @@ def test_methods_come_in_order_whatever_that_of_the_cells(made, results):
     assert line.reference.method == "mclmc"
 
 
-def test_what_is_called_the_same_is_told_apart(made, results):
+def test_lines_of_one_name_have_different_labels(made, results):
     cells = []
     for name, rate in (("a", 0.01), ("b", 0.001)):
         record = made.line_record(name)

@@ -33,7 +33,7 @@ def holder(tmp_path):
     process.communicate()
 
 
-def test_a_second_writer_is_told_who_is_at_work(tmp_path, holder):
+def test_the_error_of_a_second_writer_names_the_first(tmp_path, holder):
     with (
         pytest.raises(FolderBusyError, match=rf"by process {holder.pid} on .* since 20.*`--wait`"),
         writing(tmp_path),

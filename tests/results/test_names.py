@@ -100,7 +100,7 @@ def test_names_that_would_be_the_same_say_what_differs(made):
     assert titles == ["half-normal, sigma 1", "half-normal, sigma 0.1", "fixed 1"]
 
 
-def test_tuned_scales_with_other_candidates_are_told_apart(made):
+def test_tuned_scales_with_other_candidates_have_different_names(made):
     other = {"kind": "fixed", "scale": {"log": [0.01, 1.0, 3]}}
     first, second = titles_of(made.TUNED, other)
     assert first != second

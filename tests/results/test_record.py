@@ -71,7 +71,7 @@ def test_what_is_no_record(text):
         CellRecord.from_json(text)
 
 
-def test_records_of_other_versions_are_told_apart_from_broken_ones(made):
+def test_records_of_other_versions_are_no_broken_ones(made):
     content = json.loads(made.to_json())
     newer = made.model_copy(update={"format": FORMAT + 1}).to_json()
     with pytest.raises(OtherFormatError, match=f"in format {FORMAT + 1}, this version reads"):

@@ -79,7 +79,7 @@ def test_a_diverged_fit_and_chains_of_an_older_version_say_nothing(cells, made):
     assert invalid_chains([fit, made.changed(chains, results={"nll": 0.5})]) == {}
 
 
-def test_refuted_cells_are_no_reference(cells, made):
+def test_invalid_chains_are_no_reference(cells, made):
     fit, stuck = cells(-400.0)
     other = made.record(inference={"engine": "mclmc", "seed": 1})
     assert list(pairs([fit, stuck])) == []

@@ -107,7 +107,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("dataset", "settings", "message"), WRONG)
-def test_what_is_wrong_is_told_before_anything_is_written(dataset, settings, message):
+def test_errors_come_before_anything_is_written(dataset, settings, message):
     with pytest.raises(ConfigError) as error:
         pb.run(content(dataset, **settings))
     assert str(error.value).startswith(message)
@@ -131,7 +131,7 @@ def test_a_list_of_test_rows_for_every_seed_needs_files():
 
 
 @pytest.mark.slow
-def test_a_run_and_what_becomes_of_it(tmp_path, monkeypatch):
+def test_a_run_and_its_results(tmp_path, monkeypatch):
     """The results folder stands on its own, wherever it is read."""
     made = [of_frame(seed=seed) for seed in (0, 1)]
     results = pb.run(content(made), quiet=True)

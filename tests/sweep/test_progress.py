@@ -303,7 +303,7 @@ def test_no_records_no_tables():
 
 
 @pytest.mark.parametrize("quiet", [False, True])
-def test_a_log_tells_what_follows_the_fits(monkeypatch, quiet):
+def test_a_log_has_what_follows_the_fits(monkeypatch, quiet):
     """A stage of many parts has a line as it begins, and others where it lasts."""
     clock = SimpleNamespace(now=0.0)
     monkeypatch.setattr(outputs, "time", SimpleNamespace(monotonic=lambda: clock.now))

@@ -145,7 +145,7 @@ def test_readers_work_beside_a_writer(out):
         assert len(load_results(out).records) == 2
 
 
-def test_failed_cells_are_told(experiment, undrawn, tmp_path):
+def test_failed_cells_are_reported(experiment, undrawn, tmp_path):
     run = prepare(experiment, tmp_path / "out")
     first, second = run.tasks.values()
     run.results.prepare()

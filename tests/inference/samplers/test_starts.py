@@ -63,7 +63,7 @@ def test_chains_that_start_so_come_to_the_posterior():
     np.testing.assert_allclose(values.std(axis=0), sd, rtol=0.1)
 
 
-def test_the_setting_is_told_where_it_is_not_as_usual():
+def test_a_setting_is_stored_where_it_differs_from_its_default():
     """Digests of cells that were sampled before are as they were."""
     assert "uphill" not in Mclmc().model_dump()
     assert Mclmc(uphill="elbo").model_dump()["uphill"] == "elbo"
