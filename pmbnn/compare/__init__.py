@@ -23,13 +23,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "agreement": ["agreement_table", "write_agreement"],
         "claims": ["claims_table", "paired_rows", "read_claims", "write_claims"],
         "contrasts": ["delta_table", "verdict_table"],
-        "intervals": [
-            "joint_intervals",
-            "mean_draws",
-            "paired_differences",
-            "simultaneous_intervals",
-            "t_interval",
-        ],
+        "intervals": ["joint_intervals", "paired_differences", "t_interval"],
         "scores": ["SCORES", "Scores", "rank_combinations"],
     },
 )

@@ -279,7 +279,7 @@ def _by_method(rows: pd.DataFrame) -> pd.DataFrame:
 # Verdicts
 
 
-def verdict_table(deltas: pd.DataFrame, margin: float, random_seed: int = 0) -> pd.DataFrame:
+def verdict_table(deltas: pd.DataFrame, margin: float) -> pd.DataFrame:
     """Means of deltas with simultaneous intervals, and verdicts; see `VERDICT_COLUMNS`.
 
     Parameters
@@ -288,20 +288,13 @@ def verdict_table(deltas: pd.DataFrame, margin: float, random_seed: int = 0) -> 
         As `delta_table` makes it.
     margin
         Of practical equivalence, nats an observation.
-    random_seed
-        Of the draws that the intervals come from.
-
-    Raises
-    ------
-    RuntimeError
-        If those cannot be drawn.
     """
     if deltas.empty:
         return pd.DataFrame(columns=VERDICT_COLUMNS)
     numbers = deltas.set_index(["contrast", "data", "seed"])[list(COLUMN.values())].astype(float)
     quantities = {name: numbers[column].dropna() for name, column in COLUMN.items()}
     overlap = deltas.groupby("data")["overlap"].max().to_dict()
-    intervals = joint_intervals(quantities, random_seed, overlap).T.to_dict()
+    intervals = joint_intervals(quantities, overlap).T.to_dict()
     entries = deltas.groupby(["contrast", "data"], sort=False)
     rows = [_verdict_row(entry, group, intervals, margin) for entry, group in entries]
     return pd.DataFrame(rows, columns=VERDICT_COLUMNS)

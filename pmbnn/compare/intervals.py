@@ -1,48 +1,34 @@
-"""Paired differences over data seeds, and their intervals: one by one, and all at once.
+"""Paired differences over data seeds, and their intervals: one by one, and simultaneous.
 
 Every comparison takes its differences on the same data seeds, ``a`` less ``b``: below zero ``a`` is
-better. There are three kinds of intervals. `t_interval` is that of the paired t test, which holds
-with probability 95 % for one comparison. Those of `pairwise_half_widths`, of all pairs of methods
-on one data set, hold all at once, whichever is found best. Those of `joint_intervals`, of contrasts
-on several data sets, hold all at once too. They come from a model of the differences, which
-estimates their standard deviations together: with few data seeds they are shorter than those of t
-tests corrected for their number (``benchmarks/smallest_effect_routines.txt``), but a program must
-be compiled and sampled for them.
+better. There are three kinds of intervals:
 
-In the model a difference on one data seed is normal about the mean of its *entry*, a contrast on a
-data set, with a standard deviation of the entry's own. A share of that variance is the data seed's,
-common to all contrasts of its data set. The logarithms of the standard deviations vary about a
-common mean by as much as the data say: from five data seeds alone an entry would know its own to
-within a factor of two. With a single entry the interval is that of the t test.
+- `t_interval`, of the paired t test, holds with probability 95 % for one comparison;
+- those of `pairwise_half_widths`, of all pairs of methods on one data set, hold simultaneously,
+  whichever method has the best mean. A bootstrap keeps the correlations of the pairs;
+- those of `joint_intervals`, of contrasts on several data sets, hold simultaneously too. A
+  hierarchical model estimates how far the standard deviations of the contrasts are alike: on one
+  data set they may be a hundred times those on another.
 
-Where data seeds split the same rows anew, all of them share an error besides, whose variance is
-that of one split times the test rows for each training row (``overlap``). All intervals allow for
-it.
+Neither of the last two can take the other's place. ``benchmarks/smallest_effect.py`` compares their
+level and their power (``--routines``, ``--ranking``).
+
+Where data seeds split the same rows anew, all of them share an error, whose variance is that of one
+split times the number of test rows for each training row (``overlap``). All intervals allow for it.
 
 References
 ----------
-Gelman (2006), Prior distributions for variance parameters in hierarchical models; Hothorn, Bretz
-and Westfall (2008), Simultaneous inference in general parametric models (of max |t|); Nadeau and
-Bengio (2003), Inference for the Generalization Error (of splits); Corani and Benavoli (2015), A
-Bayesian approach for comparing cross-validated algorithms on multiple data sets.
+Nadeau and Bengio (2003), Inference for the Generalization Error.
 """
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from pmbnn.inference.samplers.settings import Mclmc
 from pmbnn.results.tables import mean_and_error
-
-# PyMC and JAX are imported where intervals are sampled: rankings need neither.
-if TYPE_CHECKING:
-    import pymc as pm
-
-    from pmbnn.inference.samplers.chains import Sampler, Samples
 
 LEVEL = 0.95
 """Probability that an interval holds, or that all intervals of a family hold together."""
@@ -209,208 +195,139 @@ def _pairwise(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.abs(mean.swapaxes(-1, -2) - mean), errors
 
 
-# Intervals of contrasts on several data sets, which hold all at once
+# Simultaneous intervals of contrasts on several data sets
 
-ENTRY = ["contrast", "data"]
-"""Names of the levels that make an entry."""
+STEP = 0.05
+"""Step of the grids of logarithms of standard deviations that integrals are taken on."""
 
-MOVES = Mclmc(
-    chains=16, draws=500, spread=0.5, descent=200, tuning=2500, shares=(0.5, 0.3, 0.2), thin=10
-)
-"""Less than a network needs: differences are standardised, so that the solution is about zero.
-With so many draws the ends of an interval are good to about 2 % of its length."""
+NEGLIGIBLE = 1e-4
+"""Posterior density, relative to its largest value, that integrals leave out."""
 
-TRIES = 3
-"""Seeds that are tried: now and then the tuning of a chain ends where it cannot move."""
-
-ONE_SD = 0.6827
-"""Probability within a standard deviation of a normal variable's mean."""
-
-
-class Layout(NamedTuple):
-    """Number of the entry, and of the data set's data seed, that each difference is of."""
-
-    entry: tuple[int, ...]
-    seed: tuple[int, ...]
+WIDEST = 1e4
+"""Standard errors beyond which no interval reaches."""
 
 
 def joint_intervals(
-    quantities: Mapping[str, pd.Series],
-    random_seed: int = 0,
-    overlap: Mapping[str, float] | None = None,
+    quantities: Mapping[str, pd.Series], overlap: Mapping[str, float] | None = None
 ) -> pd.DataFrame:
-    """Intervals of all entries of several quantities, which hold all at once.
+    """Simultaneous intervals of the mean differences of contrasts on data sets.
+
+    The differences of a contrast on a data set are normal with a mean of their own, whose prior is
+    flat, and a standard deviation of their own. The logarithms of the standard deviations of one
+    quantity are normal about a common mean. The prior of that mean is flat, and that of their
+    standard deviation is half-normal with scale 1. From five data seeds alone a standard deviation
+    would be known to within a factor of two. Every interval reaches the same number of standard
+    errors to both sides of its mean, so far that all contain their true means with posterior
+    probability `LEVEL`. A single interval is that of the t test.
+
+    Differences of different contrasts are taken as independent, which makes intervals longer, not
+    shorter, than they need to be (Šidák, 1967).
 
     Parameters
     ----------
     quantities
-        Differences by name, each as `mean_draws` takes them. Quantities are fitted one by one,
-        and their draws taken as independent, which makes intervals of related ones longer.
-    random_seed, overlap
-        As `mean_draws` takes them.
-
-    Returns
-    -------
-    pd.DataFrame
-        As `simultaneous_intervals` makes it, by name, contrast and data set; entries without
-        enough data seeds are missing.
-    """
-    drawn = {n: mean_draws(values, random_seed, overlap) for n, values in quantities.items()}
-    drawn = {name: draws for name, draws in drawn.items() if not draws.empty}
-    if not drawn:
-        return pd.DataFrame(columns=["mean", "low", "high"])
-    # Where chains doubled their draws there are more of them.
-    length = min(map(len, drawn.values()))
-    kept = {
-        name: draws[:: len(draws) // length][:length].reset_index(drop=True)
-        for name, draws in drawn.items()
-    }
-    return simultaneous_intervals(pd.concat(kept, axis=1))
-
-
-def mean_draws(
-    differences: pd.Series, random_seed: int = 0, overlap: Mapping[str, float] | None = None
-) -> pd.DataFrame:
-    """Draws from the posterior of every entry's mean difference.
-
-    Parameters
-    ----------
-    differences
-        Finite values indexed by ``contrast``, ``data`` and ``seed``; entries of fewer than
-        `LEAST_SEEDS` data seeds are left out.
-    random_seed
-        Decides the draws: the same seed gives the same bits.
+        Finite differences by name, indexed by ``contrast``, ``data`` and ``seed``. Those of fewer
+        than `LEAST_SEEDS` data seeds are left out.
     overlap
         Test rows for each training row of data sets whose data seeds split the same rows anew; 0
-        of those that are missing.
+        for data sets that are missing.
 
     Returns
     -------
     pd.DataFrame
-        A row a draw and a column an entry, in the unit of the differences.
+        ``mean``, ``low`` and ``high`` by name, contrast and data set. The three are equal where
+        differences do not vary.
 
-    Raises
-    ------
-    RuntimeError
-        If chains disagree however often they are tried.
-    """
-    number = differences.groupby(level=ENTRY, sort=False).transform("size")
-    kept = differences[number >= LEAST_SEEDS]
-    by_entry = kept.groupby(level=ENTRY, sort=False)
-    centre, rest = by_entry.mean(), kept - by_entry.transform("mean")
-    if kept.empty:
-        return pd.DataFrame(columns=centre.index)
-    scale = np.sqrt(by_entry.var().mean())
-    # What does not vary beyond rounding has no deviation to estimate.
-    if scale <= 1e-12 * max(centre.abs().max(), 1e-300):
-        return pd.DataFrame([centre.to_numpy()] * MOVES.chains, columns=centre.index)
-    # Data seeds of two data sets are different data.
-    seeds = kept.groupby(level=["data", "seed"], sort=False).ngroup()
-    layout = Layout(tuple(by_entry.ngroup()), tuple(seeds))
-    shared = [(overlap or {}).get(data, 0.0) for data in centre.index.get_level_values("data")]
-    draws = _standardised_draws(layout, (rest / scale).to_numpy(), random_seed, shared)
-    return pd.DataFrame(centre.to_numpy() + scale * draws, columns=centre.index)
-
-
-def simultaneous_intervals(draws: pd.DataFrame, level: float = LEVEL) -> pd.DataFrame:
-    """Intervals that hold all at once, for each column of draws: ``mean``, ``low`` and ``high``.
-
-    They are as many times each column's own spread to both sides of its mean as the largest of
-    all standardised deviations of a draw stays within, with probability `level`.
-    """
-    centre, values = draws.median(), draws.to_numpy()
-    # Half of a central interval: tails as heavy as those of t with two degrees have no variance.
-    spread = np.quantile(np.abs(values - centre.to_numpy()), ONE_SD, axis=0)
-    deviation = np.abs(values - centre.to_numpy()) / np.where(spread > 0, spread, 1)
-    reach = np.quantile(deviation.max(axis=1), level) * spread
-    return pd.DataFrame({"mean": centre, "low": centre - reach, "high": centre + reach})
-
-
-def build_model(layout: Layout) -> "pm.Model":
-    """Model of differences less the mean of their entry, in units of their standard deviation.
-
-    Its scales are therefore the data's, and its priors say little: the typical deviation is known
-    to within a factor of twenty, deviations of entries differ by a factor of 2.7 or less, means
-    are flat. Effects of data seeds are integrated out, which leaves equal correlations within one.
-    """
-    import pymc as pm
-
-    entry, seed = np.array(layout.entry), np.array(layout.seed)
-    member = (seed == np.arange(seed.max() + 1)[:, None]).astype(float)
-    sizes, seeds = np.bincount(seed), np.bincount(entry)
-    with pm.Model() as model:
-        y = pm.Data("y", np.zeros(len(entry)))
-        typical = pm.Normal("typical_log_sd", 0.0, 3.0)
-        differing = pm.HalfNormal("differing_log_sd", 1.0)
-        own = pm.Normal("own_log_sd", 0.0, 1.0, shape=len(seeds))
-        share = pm.Uniform("share_of_seed", 0.0, 1.0)
-        # A mean in standard errors does not depend on its deviation; with the Jacobian the prior
-        # of the mean itself is flat.
-        z = pm.Normal("z", 0.0, 100.0, shape=len(seeds))
-        log_sd = typical + differing * own
-        pm.Potential("jacobian", log_sd.sum())
-        mean = pm.Deterministic("mean", z * pm.math.exp(log_sd) / np.sqrt(seeds))
-        rest = (y - mean[entry]) * pm.math.exp(-log_sd[entry])
-        within, whole = 1 - share, 1 - share + sizes * share
-        common = share * pm.math.dot(member, rest) ** 2 / whole
-        squares = ((rest**2).sum() - common.sum()) / within
-        determinant = ((sizes - 1) * pm.math.log(within) + pm.math.log(whole)).sum()
-        pm.Potential("differences", -0.5 * (squares + determinant) - log_sd[entry].sum())
-    return model
-
-
-def _standardised_draws(
-    layout: Layout, values: np.ndarray, random_seed: int, overlap: Sequence[float]
-) -> np.ndarray:
-    """Draws of means of standardised differences, ``(draw, entry)``.
-
-    Parameters
+    References
     ----------
-    overlap
-        Variance of the error that all data seeds of an entry share, in those of one.
+    Corani and Benavoli (2015), A Bayesian approach for comparing cross-validated algorithms on
+    multiple data sets; Gelman (2006), Prior distributions for variance parameters in hierarchical
+    models; Smyth (2004), Linear models and empirical Bayes methods for assessing differential
+    expression in microarray experiments (of variances that are estimated together); Šidák (1967),
+    Rectangular confidence regions for the means of multivariate normal distributions.
     """
-    slots = {slot.name: slot for slot in _sampler(layout).density.flat.layout.slots}
+    from scipy import optimize
 
-    def values_of(vectors: np.ndarray, name: str) -> np.ndarray:
-        return vectors[..., slots[name].start : slots[name].stop]
-
-    def deviations(vectors: np.ndarray) -> np.ndarray:
-        differing = np.exp(values_of(vectors, "differing_log_sd_log__"))
-        own = differing * values_of(vectors, "own_log_sd")
-        return np.exp(values_of(vectors, "typical_log_sd") + own)
-
-    def means(vectors: np.ndarray) -> np.ndarray:
-        return values_of(vectors, "z") * deviations(vectors) / np.sqrt(np.bincount(layout.entry))
-
-    chains = _sampled(layout, values, means, random_seed).chains.values
-    errors = np.random.default_rng(random_seed).normal(size=(*chains.shape[:-1], len(overlap)))
-    drawn = means(chains) + np.sqrt(overlap) * deviations(chains) * errors
-    return drawn.reshape(-1, drawn.shape[-1])
-
-
-def _sampled(layout: Layout, values: np.ndarray, means, random_seed: int) -> "Samples":
-    from pmbnn.inference.samplers.run import sample_posterior
-
-    for attempt in range(TRIES):
-        samples = sample_posterior(
-            _sampler(layout),
-            {"y": values},
-            means,
-            identity=f"differences/{random_seed}/{attempt}",
+    grouped = pd.concat(quantities, names=["name"]).groupby(
+        level=["name", "contrast", "data"], sort=False
+    )
+    table = grouped.agg(["mean", "std", "size"]).query("size >= @LEAST_SEEDS")
+    # What does not vary beyond rounding has no standard deviation to estimate.
+    varying = table[table["std"] > 1e-12 * table["mean"].abs()]
+    half_widths = pd.Series(0.0, table.index)
+    if len(varying):
+        posteriors = [
+            _posterior_of_sds(rows["std"].to_numpy(), rows["size"].to_numpy())
+            for _, rows in varying.groupby(level="name", sort=False)
+        ]
+        log_reach = optimize.brentq(
+            lambda log: math.prod(one.coverage(math.exp(log)) for one in posteriors) - LEVEL,
+            *(0, math.log(WIDEST)),
+            xtol=1e-4,
         )
-        if samples.status == "converged":
-            return samples
-    raise RuntimeError(f"The means of the differences cannot be sampled: {samples.reason}.")
+        sds = np.concatenate([one.typical for one in posteriors])
+        data = varying.index.get_level_values("data")
+        overlaps = [(overlap or {}).get(name, 0.0) for name in data]
+        half_widths[varying.index] = (
+            math.exp(log_reach) * sds * np.sqrt(1 / varying["size"] + overlaps)
+        )
+    mean = table["mean"]
+    return pd.DataFrame({"mean": mean, "low": mean - half_widths, "high": mean + half_widths})
 
 
-@lru_cache(maxsize=16)
-def _sampler(layout: Layout) -> "Sampler":
-    """Compiled programs of a layout: between fits of it only the differences vary."""
-    from pmbnn.inference.log_density import build_log_density
-    from pmbnn.inference.samplers.run import build_sampler
-    from pmbnn.inference.xla.compile import use_compilation_cache
+@dataclass(frozen=True)
+class _StandardDeviations:
+    """Posterior of the standard deviations of some contrasts on data sets, on a grid.
 
-    # Most of the time of a table of contrasts is compiling (19 of 32 s of one of four).
-    use_compilation_cache()
-    density = build_log_density(build_model(layout), len(layout.entry), "float64")
-    return build_sampler(density, MOVES)
+    Attributes
+    ----------
+    typical
+        Geometric posterior means, ``(contrast,)``.
+    ratios
+        Typical standard deviations over those of the grid, ``(point, contrast)``.
+    likelihood
+        Of the standard deviations of the grid, ``(point, contrast)``.
+    prior
+        Probabilities of the grid's points under hyperparameters, ``(hyperparameters, point)``.
+    marginal
+        Likelihood of hyperparameters, ``(hyperparameters, contrast)``.
+    weights
+        Posterior probabilities of the hyperparameters, ``(hyperparameters,)``.
+    """
+
+    typical: np.ndarray
+    ratios: np.ndarray
+    likelihood: np.ndarray
+    prior: np.ndarray
+    marginal: np.ndarray
+    weights: np.ndarray
+
+    def coverage(self, reach: float) -> float:
+        """Probability that all means lie within so many standard errors of their estimates."""
+        from scipy import special
+
+        within = special.erf(reach * self.ratios / math.sqrt(2))
+        conditional = (self.prior @ (self.likelihood * within)) / self.marginal
+        return float(self.weights @ conditional.prod(axis=1))
+
+
+def _posterior_of_sds(sds: np.ndarray, seeds: np.ndarray) -> _StandardDeviations:
+    """Posterior of standard deviations by their estimates and numbers of data seeds."""
+    logs, freedom = np.log(sds), seeds - 1
+    # Likelihoods fall as exp(-exp(-2 x)) to the left and as exp(-freedom x) to the right.
+    points = np.arange(logs.min() - 2.5, logs.max() + 6, STEP)
+    from_estimate = points[:, None] - logs
+    likelihood = np.exp(-freedom * (from_estimate + (np.exp(-2 * from_estimate) - 1) / 2))
+    spread = np.arange(STEP, 3, 2 * STEP)[:, None]
+    prior = np.exp(-(((points - points[:, None, None]) / spread) ** 2) / 2)
+    prior = (prior / prior.sum(axis=-1, keepdims=True)).reshape(-1, len(points))
+    marginal = prior @ likelihood
+    with np.errstate(divide="ignore"):
+        log_weights = np.log(marginal).sum(axis=1)
+    log_weights -= np.tile(spread.ravel() ** 2 / 2, len(points))
+    weights = np.exp(log_weights - log_weights.max())
+    kept = weights > NEGLIGIBLE
+    prior, marginal, weights = prior[kept], marginal[kept], weights[kept] / weights[kept].sum()
+    logs = weights @ ((prior @ (likelihood * points[:, None])) / marginal)
+    ratios = np.exp(logs - points[:, None])
+    return _StandardDeviations(np.exp(logs), ratios, likelihood, prior, marginal, weights)

@@ -6,14 +6,7 @@ import pytest
 from scipy import stats
 
 from pmbnn.compare.contrasts import COUNTS, verdict_table
-from pmbnn.compare.intervals import (
-    Layout,
-    build_model,
-    interval_verdict,
-    joint_intervals,
-    mean_draws,
-    simultaneous_intervals,
-)
+from pmbnn.compare.intervals import interval_verdict, joint_intervals, t_interval
 
 MARGIN = 1.0
 
@@ -31,98 +24,67 @@ def differences(rng, truth, sd, seeds=5, share=0.5):
 # What can be worked out
 
 
-def test_intervals_of_known_normals_are_those_of_the_largest_deviation():
-    rng, sd = np.random.default_rng(0), np.array([1.0, 10.0, 0.1])
-    draws = pd.DataFrame(3 + sd * rng.normal(size=(200_000, 3)), columns=list("abc"))
-    found = simultaneous_intervals(draws)
-    reach = stats.norm.ppf((1 + 0.95 ** (1 / 3)) / 2)
-    np.testing.assert_allclose(found["mean"], 3, atol=0.1)
-    np.testing.assert_allclose(found["high"] - found["mean"], reach * sd, rtol=0.02)
-    np.testing.assert_allclose(found["mean"] - found["low"], reach * sd, rtol=0.02)
+def half_widths(intervals):
+    return ((intervals["high"] - intervals["low"]) / 2).to_numpy()
 
 
-def test_what_never_moves_has_no_width_and_does_not_widen_others():
-    rng = np.random.default_rng(0)
-    draws = pd.DataFrame({"a": np.full(50_000, 2.0), "b": rng.normal(size=50_000)})
-    found = simultaneous_intervals(draws)
-    assert found.loc["a"].tolist() == [2, 2, 2]
-    assert found.loc["b", "high"] == pytest.approx(1.96, rel=0.03)
-
-
-def test_differences_that_are_all_the_same_need_no_program():
-    index = differences(np.random.default_rng(0), [[0.0]], 1.0).index
-    for value in (0.0, 0.3):
-        assert (mean_draws(pd.Series(value, index)) == value).all(axis=None)
-
-
-def test_entries_of_two_seeds_have_no_interval():
-    values = differences(np.random.default_rng(0), [[0.0]], 1.0, seeds=2)
-    assert mean_draws(values).empty
-    assert joint_intervals({"a": values}).empty
-
-
-def test_the_density_is_that_of_normals_with_equal_correlations(evaluate):
-    # Two data sets of two data seeds each; the second contrast has no value on the last of them.
-    layout = Layout((0, 0, 1, 1, 2, 2, 3), (0, 1, 0, 1, 2, 3, 2))
-    model = build_model(layout)
-    rng = np.random.default_rng(0)
-    y, z, own = (rng.normal(size=size) for size in (7, 4, 4))
-    typical, differing, share = 0.3, 0.7, 0.4
-    sd = np.exp(typical + differing * own)
-    mean = z * sd / np.sqrt([2, 2, 2, 1])
-    expected = np.log(sd).sum()
-    for seed in range(4):
-        rows = [i for i, of in enumerate(layout.seed) if of == seed]
-        own_sd = sd[np.array(layout.entry)[rows]]
-        equal = share + (1 - share) * np.eye(len(rows))
-        covariance = np.outer(own_sd, own_sd) * equal
-        centre = mean[np.array(layout.entry)[rows]]
-        expected += stats.multivariate_normal(centre, covariance).logpdf(y[rows])
-    values = {"typical_log_sd": typical, "differing_log_sd": differing, "own_log_sd": own, "z": z}
-    values |= {"share_of_seed": share}
-    model["y"].set_value(y)
-    found = sum(evaluate(model.potentials, {model[name]: v for name, v in values.items()}))
-    assert found == pytest.approx(expected + 7 * np.log(2 * np.pi) / 2)
-
-
-@pytest.fixture(scope="module")
-def single():
-    """One contrast on one data set with five data seeds, and its draws."""
-    values = differences(np.random.default_rng(1), [[40.0]], 0.02)
-    return values, mean_draws(values)
-
-
-@pytest.mark.slow
-def test_a_single_entry_has_the_tails_of_t(single):
-    values, draws = single
-    t = stats.t(len(values) - 1, values.mean(), values.sem())
-    shares = [0.005, 0.025, 0.16, 0.84, 0.975, 0.995]
-    inside = t.cdf(np.quantile(draws, shares))
-    # Some 2,000 independent draws; the normal's would be off by 0.02 and more at the ends.
-    np.testing.assert_allclose(inside, shares, atol=0.012)
-
-
-@pytest.mark.slow
-def test_splits_of_the_same_rows_have_tails_of_t_and_a_longer_scale(single):
-    values, _ = single
+@pytest.mark.parametrize("overlap", [0.0, 0.25])
+@pytest.mark.parametrize("seeds", [3, 5, 12])
+def test_a_single_interval_is_that_of_the_t_test(seeds, overlap):
+    values = differences(np.random.default_rng(seeds), [[40.0]], 0.02, seeds)
     (name,) = values.index.unique("data")
-    draws = mean_draws(values, overlap={name: 0.25, "another": 9.0})
-    shares = [0.005, 0.025, 0.16, 0.84, 0.975, 0.995]
-    t = stats.t(4, values.mean(), values.std() * np.sqrt(1 / 5 + 0.25))
-    np.testing.assert_allclose(t.cdf(np.quantile(draws, shares)), shares, atol=0.012)
+    intervals = joint_intervals({"a": values}, {name: overlap, "another": 9.0})
+    expected = t_interval(values, overlap)
+    assert intervals["mean"].item() == pytest.approx(expected["difference"])
+    for end in ("low", "high"):
+        length = expected[end] - expected["difference"]
+        assert (intervals[end] - intervals["mean"]).item() == pytest.approx(length, rel=0.01)
 
 
-@pytest.mark.slow
-def test_the_unit_of_differences_does_not_matter(single):
-    values, draws = single
-    pd.testing.assert_frame_equal(mean_draws(1024 * values), 1024 * draws)
+def test_many_standard_deviations_that_are_equal_are_estimated_as_one():
+    """Of 24 means with one standard deviation from 4 data seeds, by Šidák's inequality."""
+    values = differences(np.random.default_rng(0), np.zeros((6, 4)), 2.0, seeds=4, share=0.0)
+    within = values - values.groupby(level=["contrast", "data"]).transform("mean")
+    sd = np.sqrt((within**2).sum() / (24 * 3))
+    expected = stats.t.ppf((1 + 0.95 ** (1 / 24)) / 2, 24 * 3) * sd / 2
+    # Standard deviations that may differ make them longer.
+    assert half_widths(joint_intervals({"a": values})).mean() == pytest.approx(expected, rel=0.1)
 
 
-@pytest.mark.slow
-def test_the_same_seed_gives_the_same_bits(single):
-    values, draws = single
-    pd.testing.assert_frame_equal(mean_draws(values), draws)
-    assert not mean_draws(values, random_seed=1).equals(draws)
+def test_a_data_set_with_larger_differences_has_longer_intervals_and_leaves_others_theirs():
+    values = differences(np.random.default_rng(0), np.zeros((3, 4)), 1.0, seeds=10)
+    is_first = values.index.get_level_values("data") == 0
+    unlike = values * np.where(is_first, 1.0, 100.0)
+    alone, both = (half_widths(joint_intervals({"a": v})) for v in (values[is_first], unlike))
+    # A bootstrap with the mean variance of all would have them 50 times as long.
+    assert (both.reshape(3, 4)[:, 0] < 2 * alone).all()
+    assert (both.reshape(3, 4)[:, 1:] > 20 * alone[:, None]).all()
+
+
+def test_differences_that_do_not_vary_have_no_width_and_leave_others_theirs():
+    values = differences(np.random.default_rng(0), [[0.0]], 1.0)
+    alone = joint_intervals({"a": values})
+    for value in (0.0, 0.3):
+        both = joint_intervals({"a": values, "b": pd.Series(value, values.index)})
+        np.testing.assert_allclose(both.loc["b"], value)
+        pd.testing.assert_frame_equal(both.loc[["a"]], alone)
+
+
+def test_differences_of_two_data_seeds_have_no_interval():
+    assert joint_intervals({"a": differences(np.random.default_rng(0), [[0.0]], 1.0, 2)}).empty
+
+
+def test_differences_that_lack_a_data_seed_have_intervals_by_the_others():
+    values = differences(np.random.default_rng(0), [[0.0], [0.0]], 1.0, seeds=6)
+    fewer = joint_intervals({"a": values.iloc[:-1]})
+    assert fewer["mean"].tolist() == pytest.approx([values[:6].mean(), values[6:11].mean()])
+
+
+def test_the_unit_of_differences_does_not_matter():
+    values = differences(np.random.default_rng(1), [[0.0], [1.0]], 1.0)
+    pd.testing.assert_frame_equal(
+        joint_intervals({"a": 1024 * values}), 1024 * joint_intervals({"a": values})
+    )
 
 
 # Simulated comparisons. Contrasts vary as measured ones do: some twice as much as others. Where
@@ -137,7 +99,7 @@ def simulated(number, truth=TRUTH, sds=SDS, **settings):
     held, verdicts = [], []
     for i in range(number):
         values = differences(np.random.default_rng(i), truth, sds, **settings)
-        one = simultaneous_intervals(mean_draws(values, i))
+        one = joint_intervals({"": values})
         held.append((one["low"] <= truth.ravel()) & (one["high"] >= truth.ravel()))
         verdicts.append(verdicts_of(one))
     return np.array(held), np.array(verdicts)
@@ -193,7 +155,7 @@ def test_verdicts_are_wrong_in_one_table_of_twenty_at_most():
             overlap=0.0,
             **dict.fromkeys(COUNTS, 0),
         )
-        table = verdict_table(deltas.assign(metric="nll", exploratory=False), MARGIN, i)
+        table = verdict_table(deltas.assign(metric="nll", exploratory=False), MARGIN)
         said.append(table[["posterior_verdict", "advi_verdict"]].to_numpy())
     said = np.array(said)
     wrong = ((said != right) & (said != "undecided")).any(axis=(1, 2))
