@@ -1,7 +1,6 @@
 """Comparisons of priors and hyperpriors on stored results: arrays and records in, tables out.
 
-- `intervals`: paired differences of two methods, their intervals, and the words of verdicts;
-- `ranking`: which combination is best on a data set, by how much, and how certain that is;
+- `intervals`: paired differences of two methods, their intervals, and the names of verdicts;
 - `contrasts`: whether a prior matters and whether ADVI says so too, ``compare.csv``;
 - `baselines`: networks beside baseline models and published results, ``baselines.csv``;
 - `evidence`: what a prior can be chosen by, and what each choice costs, ``evidence.csv`` and
@@ -9,10 +8,11 @@
 - `agreement`: how far fits are from the posterior, ``agreement.csv``, and at what cost,
   ``ladder.csv``;
 - `sensitivity`: power-scaling sensitivity of sampled posteriors, ``sensitivity.csv``;
-- `claims`: learned scales less fixed ones, the scales, and the measures of cells, ``claims.csv``;
-- `measures`: sparsity and uncertainty at the true boundary, of one cell.
-
-`scores` names what a cell is judged by, and what is shown of it, by the type of its predictions.
+- `claims`: learned scales less fixed ones, scales, and sparsity and uncertainty at the true
+  boundary of each cell, ``claims.csv``;
+- `published_splits`: published results split by split, which baselines are compared with;
+- `scores`: what a cell is judged by, by the type of its predictions, and the ranking of
+  combinations.
 """
 
 import lazy_loader
