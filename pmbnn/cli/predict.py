@@ -395,12 +395,12 @@ def _read_table(file: Path, cell: "StoredCell") -> "tuple[pd.DataFrame, pd.DataF
 
     from pmbnn.data.base import stamp_of
     from pmbnn.data.table_file import SEPARATORS, Format, read_table
+    from pmbnn.results.new_rows import stored_encoder
 
     dataset = cell.record.cell.dataset
     separator = getattr(dataset, "separator", ",")
     given = Format() if separator in SEPARATORS else Format(separator)
-    features = cell.posterior.coords.get("feature", ())
-    texts = {name[:end] for name in features for end, sign in enumerate(name) if sign == "="}
+    texts = {column for column, _ in stored_encoder(cell).categories}
     decimal = getattr(dataset, "decimal", None)
     read = partial(read_table, stamp_of(file), str(file), given, decimal)
     rows = read(frozenset(texts)).frame

@@ -10,7 +10,15 @@ import numpy as np
 
 from pmbnn.core.display import Summarised
 from pmbnn.data.base import DataError, Standardise, Task
-from pmbnn.data.raw import Arrays, RawRows, RowSettings, is_constant, rows_from_arrays
+from pmbnn.data.raw import (
+    Arrays,
+    Categories,
+    Encoder,
+    RawRows,
+    RowSettings,
+    is_constant,
+    rows_from_arrays,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -222,6 +230,8 @@ class Dataset(Summarised):
         predictions and metrics those of the data.
     target_names
         Names of several targets; none for a single one.
+    categories, fill
+        How columns of a table became inputs; see `Encoder`.
     origin
         Rows that `from_arrays` or `from_frame` made it from, which `pmbnn.run` stores.
     """
@@ -240,6 +250,8 @@ class Dataset(Summarised):
     overlap: float = 0.0
     target_standardisation: Standardisation = field(default_factory=identity_standardisation)
     target_names: tuple[str, ...] = ()
+    categories: Categories = ()
+    fill: np.ndarray | None = None
     origin: Origin | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -300,8 +312,8 @@ class Dataset(Summarised):
             np.asarray(x),
             np.asarray(y),
             tuple(features),
-            None if groups is None else np.asarray(groups),
-            target_names=tuple(target_names),
+            tuple(target_names),
+            groups=None if groups is None else np.asarray(groups),
         )
         return _in_memory(Origin(arrays, RowSettings(**settings), name), "x", "y", "arrays")
 
@@ -341,6 +353,11 @@ class Dataset(Summarised):
         checked = FrameSettings(target=target, **settings)
         origin = Origin(arrays_from_frame(frame, checked, "frame"), checked, name)
         return _in_memory(origin, "frame", names_of_targets(checked)[0], "frame")
+
+    @property
+    def encoder(self) -> Encoder:
+        """How columns of a table become inputs."""
+        return Encoder(self.features, self.categories, self.fill)
 
     @property
     def training(self) -> Rows:
@@ -402,7 +419,10 @@ def split_dataset(raw: RawRows, settings: RowSettings, source: str) -> Dataset:
         The rows cannot be split so.
     """
     train, test = settings.split.parts(raw, settings.seed)
-    x_train, x_test = _filled(raw, train, test)
+    x_train, x_test, fill = raw.x[train], raw.x[test], None
+    if settings.missing == "mean":
+        fill = _means(raw, x_train)
+        x_train, x_test = (np.where(np.isnan(x), fill, x) for x in (x_train, x_test))
     target_standardisation = identity_standardisation(len(raw.target_names) or 1)
     y_train, y_test = raw.y[train], raw.y[test]
     if not raw.classes and settings.standardise_target:
@@ -419,20 +439,17 @@ def split_dataset(raw: RawRows, settings: RowSettings, source: str) -> Dataset:
         overlap=len(test) / len(train) if settings.split.resplits else 0.0,
         target_standardisation=target_standardisation,
         target_names=raw.target_names,
+        categories=raw.categories,
+        fill=fill,
     )
 
 
-def _filled(raw: RawRows, train: np.ndarray, test: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Inputs of both parts, missing ones the mean of the training rows."""
-    x_train, x_test = raw.x[train], raw.x[test]
-    gaps = np.isnan(x_train)
-    if not gaps.any() and not np.isnan(x_test).any():
-        return x_train, x_test
-    if (empty := gaps.all(axis=0)).any():
+def _means(raw: RawRows, x: np.ndarray) -> np.ndarray:
+    """Mean of each input over the training rows that have it."""
+    if (empty := np.isnan(x).all(axis=0)).any():
         name = raw.features[int(np.argmax(empty))]
         raise DataError(f"{raw.title}: column `{name}` has no value in any training row.")
-    mean = np.nanmean(x_train, axis=0)
-    return np.where(gaps, mean, x_train), np.where(np.isnan(x_test), mean, x_test)
+    return np.nanmean(x, axis=0)
 
 
 def _target_standardisation(raw: RawRows, y: np.ndarray) -> Standardisation:

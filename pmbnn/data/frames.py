@@ -7,7 +7,7 @@ import io
 import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -22,9 +22,11 @@ from pmbnn.data.base import (
 )
 from pmbnn.data.raw import (
     Arrays,
+    Encoder,
     RawRows,
     RowSettings,
     check_rows,
+    input_name,
     rows_from_arrays,
     several_targets,
 )
@@ -155,11 +157,16 @@ def numbers_of(column: "Series", notation: Notation = PLAIN) -> "Series":
     text = _text_of_numbers(column)
     if text.empty or not _are_numbers(text, notation).all():
         return column
-    numbers = as_plain(text, notation).reindex(range(len(column))).fillna("")
+    return _parsed(text, notation, len(column)).set_axis(column.index)
+
+
+def _parsed(text: "Series", notation: Notation, rows: int) -> "Series":
+    """Numbers of text in a notation, by their places; missing ones are not a number."""
+    numbers = as_plain(text, notation).reindex(range(rows)).fillna("")
     # The parser of CSV files, so that a number has the same bits in every notation.
     lines = io.StringIO("\n".join(["number", *numbers, ""]))
     options = {"skip_blank_lines": False, "keep_default_na": False, "na_values": [""]}
-    return pd.read_csv(lines, **options)["number"].set_axis(column.index)
+    return pd.read_csv(lines, **options)["number"]
 
 
 def as_plain(numbers: "Series", notation: Notation) -> "Series":
@@ -247,34 +254,19 @@ def arrays_from_frame(frame: pd.DataFrame, settings: FrameSettings, title: str) 
         raise DataError(f"{title}: has no rows.")
     kept = _rows_with_targets(frame, targets, settings.missing, title)
     # Row numbers of messages are those of the whole frame.
-    encoded = [
-        _encoded(frame[name], name, name in settings.categorical, title, notation) for name in names
-    ]
-    blocks, labels = zip(*encoded, strict=True)
-    _check_labels(frame, names, labels, title)
+    encoder = _fit_encoder(frame, names, settings.categorical, title, notation)
     columns = [_target(frame[name], kept, name, title, task, notation) for name in targets]
     several = len(columns) > 1
     return Arrays(
-        x=np.concatenate(blocks, axis=1)[kept],
+        x=_encoded(frame, encoder, title, notation)[kept],
         y=several_targets(columns, targets, task, title, kept) if several else columns[0],
-        features=tuple(label for some in labels for label in some),
+        features=encoder.features,
         groups=None if group is None else _groups(frame, group, title)[kept],
         numbers=kept,
         read=len(frame),
         target_names=targets if several else (),
+        categories=encoder.categories,
     )
-
-
-def _check_labels(
-    frame: pd.DataFrame, names: list[str], labels: Sequence[list[str]], title: str
-) -> None:
-    """Raise DataError where the name of an input is also that of an input of another column."""
-    for name, column_labels in zip(names, labels, strict=True):
-        for label in column_labels:
-            other, _ = _column_and_level(label, frame)
-            if other != name:
-                rule = f"must not look like one of column `{other}`: rename one"
-                raise DataError(f"{title}: input `{label}` of column `{name}` {rule}.")
 
 
 def _rows_with_targets(
@@ -323,13 +315,35 @@ def _features(frame: pd.DataFrame, settings: FrameSettings, title: str) -> list[
     return names
 
 
-def _encoded(
+def _fit_encoder(
+    frame: pd.DataFrame,
+    names: Sequence[str],
+    categorical: Sequence[str],
+    title: str,
+    notation: Notation,
+) -> Encoder:
+    """Inputs of the columns of these names: numbers, or one for each category."""
+    levels = {
+        name: _levels(frame[name], name, name in categorical, title, notation) for name in names
+    }
+    categories = tuple((name, level) for name in levels for level in levels[name] or ())
+    features: dict[str, None] = {}
+    for name, some in levels.items():
+        for feature in [name] if some is None else [input_name(name, level) for level in some]:
+            if feature in features:
+                rule = f"must be made of one column, got it of `{name}` too: rename it"
+                raise DataError(f"{title}: input `{feature}` {rule}.")
+            features[feature] = None
+    return Encoder(tuple(features), categories)
+
+
+def _levels(
     column: "Series", name: str, categorical: bool, title: str, notation: Notation
-) -> tuple[np.ndarray, list[str]]:
-    """Inputs of one column, ``(row, 1)`` or one for each of its categories, and their names."""
+) -> list[str] | None:
+    """Categories of a column; None where it holds numbers."""
     kind = column.dtype
     if not categorical and pd.api.types.is_numeric_dtype(kind):
-        return column.to_numpy(np.float64, na_value=np.nan)[:, None], [name]
+        return None
     if pd.api.types.is_datetime64_any_dtype(kind) or kind.kind in "mc":
         rule = "must hold numbers, text or truth values"
         raise DataError(f"{title}: column `{name}` {rule}, got {kind}.")
@@ -338,20 +352,24 @@ def _encoded(
             "name it under `categorical` if it is none",
             "name it under `without`, or under `categorical` if these are categories",
         )
-        numbers = _as_numbers(column, f"column `{name}`", title, notation, *remedies)
-        if numbers is not None:
-            return numbers[:, None], [name]
-    as_word = _word_of_number if _is_number(kind) else str
-    values = column if _is_number(kind) else column.astype(str)
-    levels = sorted(values[column.notna()].unique())
+        place = f"column `{name}`"
+        if _as_numbers(column, place, title, notation, *remedies) is not None:
+            return None
+    as_word, values = _words(column)
+    levels = sorted(values.dropna().unique())
     if len(levels) > MOST_LEVELS:
         rule = f"must be numbers or at most {MOST_LEVELS} categories, got {len(levels)}"
         raise DataError(f"{title}: column `{name}` {rule}: name it under `without`.")
     if not levels:
         raise DataError(f"{title}: column `{name}` has no values: name it under `without`.")
-    x = np.stack([values.to_numpy() == level for level in levels], axis=1).astype(np.float64)
-    x[column.isna().to_numpy()] = np.nan
-    return x, [f"{name}={as_word(level)}" for level in levels]
+    return list(map(as_word, levels))
+
+
+def _words(column: "Series") -> tuple[Callable[[Any], str], "Series"]:
+    """Entries of a column of categories, and the function that makes words of them."""
+    if _is_number(column.dtype):
+        return _word_of_number, column
+    return str, column.astype(str).where(column.notna())
 
 
 def _word_of_number(number: float) -> str:
@@ -363,67 +381,44 @@ def _word_of_number(number: float) -> str:
     return np.format_float_positional(number, trim="-") if is_float else str(number)
 
 
-def inputs_of_frame(
-    frame: pd.DataFrame, features: Sequence[str], fill: np.ndarray | None, title: str
-) -> np.ndarray:
-    """Inputs ``(row, feature)`` of new rows, encoded as the training rows were.
-
-    Parameters
-    ----------
-    features
-        Names of inputs: of a column of numbers, or ``column=category``.
-    fill
-        Values in place of missing ones, ``(feature,)``; without them nothing may be missing.
-
-    Raises
-    ------
-    DataError
-        A column is missing, or a value is missing or not as it must be.
-    """
-    if not len(frame):
-        raise DataError(f"{title}: has no rows.")
-    notation = frame.attrs.get(NOTATION, PLAIN)
-    frame = frame.set_axis([str(name) for name in frame.columns], axis=1)
-    parts = [_column_and_level(name, frame) for name in features]
+def _encoded(frame: pd.DataFrame, encoder: Encoder, title: str, notation: Notation) -> np.ndarray:
+    """Inputs ``(row, feature)``; missing ones are not a number."""
     levels: dict[str, list[str]] = {}
-    for column, level in parts:
-        if level is not None:
-            levels.setdefault(column, []).append(level)
-    words = {name: _words(frame, name, choices, title) for name, choices in levels.items()}
-    x = np.empty((len(frame), len(features)))
-    for i, (column, level) in enumerate(parts):
-        if level is None:
-            x[:, i] = _new_numbers(frame, column, title, notation)
-        else:
-            x[:, i] = np.where(words[column].isna(), np.nan, words[column] == level)
-    wrong = np.isinf(x) if fill is not None else ~np.isfinite(x)
-    if wrong.any():
-        row, i = np.argwhere(wrong)[0]
-        is_missing = np.isnan(x[row, i])
-        problem = "is missing" if is_missing else f"must be finite, got {x[row, i]}"
-        raise DataError(f"{title}, row {row + 1}: column `{parts[i][0]}` {problem}.")
-    return x if fill is None else np.where(np.isnan(x), fill, x)
+    for column, level in encoder.categories:
+        levels.setdefault(column, []).append(level)
+    x, values = np.empty((len(frame), len(encoder.features))), {}
+    for i, (name, level) in enumerate(encoder.sources):
+        if name not in values:
+            if name not in frame:
+                columns = show_names(list(frame.columns))
+                raise DataError(f"{title}: must have a column `{name}`, got {columns}.")
+            place = f"column `{name}`"
+            values[name] = (
+                _numbers(frame[name], place, title, notation)
+                if level is None
+                else _categories(frame[name], levels[name], place, title)
+            )
+        entries = values[name]
+        x[:, i] = entries if level is None else np.where(entries.isna(), np.nan, entries == level)
+    return x
 
 
-def _column_and_level(name: str, frame: pd.DataFrame) -> tuple[str, str | None]:
-    """Column of an input, and its category; None for a column of numbers."""
-    ends = [end for end, sign in enumerate(name) if sign == "="]
-    if name in frame or not ends:
-        return name, None
-    end = next((end for end in ends if name[:end] in frame), ends[0])
-    return name[:end], name[end + 1 :]
+def _numbers(column: "Series", place: str, title: str, notation: Notation) -> np.ndarray:
+    """Numbers of a column, also of one of text; missing ones are not a number."""
+    if pd.api.types.is_numeric_dtype(column.dtype):
+        return column.to_numpy(np.float64, na_value=np.nan)
+    text = _text_of_numbers(column)
+    wrong = np.isin(np.arange(len(column)), text.index[~_are_numbers(text, notation)])
+    check_rows(wrong, title, f"{place} must be a number", column.to_numpy())
+    return _parsed(text, notation, len(column)).to_numpy(np.float64)
 
 
-def _words(frame: pd.DataFrame, name: str, levels: Sequence[str], title: str) -> "Series":
+def _categories(column: "Series", levels: Sequence[str], place: str, title: str) -> "Series":
     """Categories of a column as words; missing ones stay missing."""
-    column = _column(frame, name, title)
-    as_word = _word_of_number if _is_number(column.dtype) else str
-    words = column.astype(object).map(as_word, na_action="ignore")
-    words = words.map(lambda text: _level(text, levels), na_action="ignore")
+    as_word, entries = _words(column)
+    words = entries.map({e: _level(as_word(e), levels) for e in entries.dropna().unique()})
     other = words.notna().to_numpy() & ~words.isin(levels).to_numpy()
-    check_rows(
-        other, title, f"column `{name}` must be one of {show_names(levels)}", words.to_numpy()
-    )
+    check_rows(other, title, f"{place} must be one of {show_names(levels)}", words.to_numpy())
     return words
 
 
@@ -436,22 +431,25 @@ def _level(text: str, levels: Sequence[str]) -> str | None:
     return _word_of_number(float(text)) if is_number(text) else text
 
 
-def _new_numbers(frame: pd.DataFrame, name: str, title: str, notation: Notation) -> np.ndarray:
-    column = _column(frame, name, title)
-    if pd.api.types.is_numeric_dtype(column.dtype):
-        return column.to_numpy(np.float64, na_value=np.nan)
-    text = _text_of_numbers(column)
-    wrong = np.isin(np.arange(len(column)), text.index[~_are_numbers(text, notation)])
-    check_rows(wrong, title, f"column `{name}` must be a number", column.to_numpy())
-    numbers = pd.to_numeric(as_plain(text, notation)).reindex(range(len(column)))
-    return numbers.to_numpy(np.float64, na_value=np.nan)
+def inputs_of_frame(frame: pd.DataFrame, encoder: Encoder, title: str) -> np.ndarray:
+    """Inputs ``(row, feature)`` of new rows, encoded as the training rows were.
 
-
-def _column(frame: pd.DataFrame, name: str, title: str) -> "Series":
-    if name not in frame:
-        columns = show_names(list(frame.columns))
-        raise DataError(f"{title}: must have a column `{name}`, got {columns}.")
-    return frame[name]
+    Raises
+    ------
+    DataError
+        A column is missing, or a value is missing or not as it must be.
+    """
+    if not len(frame):
+        raise DataError(f"{title}: has no rows.")
+    notation = frame.attrs.get(NOTATION, PLAIN)
+    frame = frame.set_axis([str(name) for name in frame.columns], axis=1)
+    x = _encoded(frame, encoder, title, notation)
+    wrong = np.isinf(x) if encoder.fill is not None else ~np.isfinite(x)
+    if wrong.any():
+        row, i = np.argwhere(wrong)[0]
+        problem = "is missing" if np.isnan(x[row, i]) else f"must be finite, got {x[row, i]}"
+        raise DataError(f"{title}, row {row + 1}: column `{encoder.sources[i][0]}` {problem}.")
+    return x if encoder.fill is None else np.where(np.isnan(x), encoder.fill, x)
 
 
 def _is_number(kind) -> bool:

@@ -286,7 +286,7 @@ def _read_fashion() -> "tuple[np.ndarray, np.ndarray, str]":
     from pmbnn.data.openml import OpenMLSource, load_images
 
     remedy = f"set PMBNN_DATA to a folder with its IDX files in {name}/"
-    x, y = load_images(OpenMLSource("Fashion-MNIST", 1, f"{name}.npz", "Fashion-MNIST", remedy))
+    x, y = load_images(OpenMLSource("Fashion-MNIST", 1, "Fashion-MNIST", remedy))
     test = slice(ORIGINAL_ROWS[0], None)
     return x[test], y[test], "openml"
 

@@ -1,7 +1,5 @@
 """MNIST, Fashion-MNIST and any table from OpenML through scikit-learn, checked and cached."""
 
-import gzip
-import json
 import os
 import re
 import socket
@@ -9,7 +7,7 @@ import tempfile
 import threading
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
@@ -31,7 +29,7 @@ from pmbnn.data.tabular import SplitRows, TaskSetting
 
 if TYPE_CHECKING:
     import numpy as np
-    import pandas as pd
+    from sklearn.utils import Bunch
 
     from pmbnn.data.raw import RawRows
 
@@ -56,8 +54,8 @@ class OpenML(SplitRows):
     """A table of OpenML, by its ``id`` or by ``name`` and ``version``, downloaded once.
 
     What OpenML calls nominal is text, ``target`` is its own unless given, and the rest is as with
-    `Table`. The rows are kept in the user's cache; without a network, rows that are not in it are
-    given up within seconds.
+    `Table`. The files are kept in the user's cache; without a network, those that are not in it
+    are given up within seconds.
     """
 
     kind: Literal["openml"] = "openml"
@@ -93,25 +91,23 @@ class OpenML(SplitRows):
     def read(self, stamp: None) -> "RawRows":  # noqa: D102
         from pmbnn.data.frames import rows_from_frame
 
-        table, spec = load_frame(self), self
+        table, spec = load_table(self), self
         if self.target is None:
-            if table.target is None:
+            if len(table.target_names) != 1:
                 rule = f"must be given: OpenML names none, or several, of {self.title}"
                 raise DataSettingError("target", rule)
-            spec = self.model_copy(update={"target": table.target})
+            spec = self.model_copy(update={"target": table.target_names[0]})
         return rows_from_frame(table.frame, spec, self.title)
 
 
 class OpenMLSource(NamedTuple):
     """A data set of 70,000 images in ten classes, as OpenML keeps it.
 
-    ``name`` and ``version`` are OpenML's; ``title`` and ``remedy`` are for messages; ``file`` is
-    its name in the cache.
+    ``name`` and ``version`` are OpenML's; ``title`` and ``remedy`` are for messages.
     """
 
     name: str
     version: int
-    file: str
     title: str
     remedy: str
 
@@ -119,17 +115,9 @@ class OpenMLSource(NamedTuple):
 MNIST = OpenMLSource(
     name="mnist_784",
     version=1,
-    file="mnist_784.npz",
     title="MNIST",
     remedy="set PMBNN_DATA to a folder of its IDX files, or use source: embedded",
 )
-
-
-class OpenMLFrame(NamedTuple):
-    """Rows with every column, nominal ones as text, and the target that OpenML names."""
-
-    frame: "pd.DataFrame"
-    target: str | None
 
 
 def load_images(source: OpenMLSource = MNIST) -> tuple["np.ndarray", "np.ndarray"]:
@@ -145,32 +133,46 @@ def load_images(source: OpenMLSource = MNIST) -> tuple["np.ndarray", "np.ndarray
     """
     import numpy as np
 
-    path = cache_folder() / source.file
+    file = f"{source.name.lower()}.npz"
+    path = cache_folder() / file
     with suppress(*DAMAGED):
-        return _read_images(located(source.file, path) or path)
-    with _unavailable(source.title, f": {source.remedy}"):
-        pixels, labels = _download(source)
-    _write(path, lambda part: np.savez_compressed(part, pixels=pixels, labels=labels))
-    located(source.file, path)  # workers of a cluster are sent what was just downloaded
+        return _read_images(located(file, path) or path)
+    # Arrays are read in a hundredth of the time: the files of scikit-learn are not kept.
+    with _unavailable(source.title, f": {source.remedy}"), tempfile.TemporaryDirectory() as folder:
+        asked = {"name": source.name, "version": source.version, "as_frame": False}
+        bunch = _fetch(Path(folder) / "openml", **asked)
+        pixels, labels = _checked(bunch.data, bunch.target)
+    try:
+        with _moved_to(path) as part:
+            np.savez_compressed(part, pixels=pixels, labels=labels)
+    except OSError as error:
+        raise DataError(f"{path} cannot be written: {one_line(error)}.") from error
+    located(file, path)  # workers of a cluster are sent what was just downloaded
     return pixels, labels
 
 
-def load_frame(spec: OpenML) -> OpenMLFrame:
-    """Any data set of OpenML as a frame, from the cache if it holds it whole.
+def load_table(spec: OpenML) -> "Bunch":
+    """Any table of OpenML: its ``frame``, and the ``target_names`` that OpenML gives it.
+
+    The files are kept as scikit-learn keeps them, in a folder for each table, and are checked
+    against OpenML's checksum whenever they are read.
 
     Raises
     ------
     DataError
         OpenML cannot be reached, has no such data set, or sent something else than a table.
     """
-    name = spec.id if spec.name is None else f"{spec.name}_{spec.version}"
-    path = cache_folder() / f"{re.sub(r'[^A-Za-z0-9_-]+', '-', str(name))}.json.gz"
-    with suppress(*DAMAGED):
-        return _read_frame(path)
+    asked: dict[str, Any] = {"data_id": spec.id, "as_frame": True}
+    name = str(spec.id)
+    if spec.name is not None:
+        asked = {"name": spec.name, "version": spec.version, "as_frame": True}
+        name = f"{spec.name}_{spec.version}"
+    folder = cache_folder() / re.sub(r"[^A-Za-z0-9_-]+", "-", name)
     with _unavailable(spec.title):
-        downloaded = _download_frame(spec)
-    _write(path, lambda part: part.write_bytes(_packed(downloaded)))
-    return downloaded
+        if not folder.is_dir():
+            with _moved_to(folder) as part:
+                _fetch(part, **asked)
+        return _fetch(folder, **asked)
 
 
 # The cache
@@ -182,16 +184,18 @@ def cache_folder() -> Path:
     return Path(base) / "pmbnn" / "openml"
 
 
-def _write(path: Path, write: Callable[[Path], object]) -> None:
-    """Write a file of the cache completely, or not at all."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-            part = Path(folder) / path.name
-            write(part)
+@contextmanager
+def _moved_to(path: Path) -> Iterator[Path]:
+    """A place for a file or folder of the cache, which is put there once it is complete."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        part = Path(folder) / path.name
+        yield part
+        try:
             os.replace(part, path)
-    except OSError as error:
-        raise DataError(f"{path} cannot be written: {one_line(error)}.") from error
+        except OSError:
+            if not path.is_dir():  # another process was faster
+                raise
 
 
 def _read_images(path: Path) -> tuple["np.ndarray", "np.ndarray"]:
@@ -215,58 +219,19 @@ def _checked(pixels: "np.ndarray", labels: "np.ndarray") -> tuple["np.ndarray", 
     return pixels.astype(np.uint8), labels.astype(np.uint8)
 
 
-def _read_frame(path: Path) -> OpenMLFrame:
-    import pandas as pd
-
-    # Gzip has a checksum of its own.
-    content = json.loads(gzip.decompress(path.read_bytes()))
-    frame = _with_categories(pd.DataFrame(content["rows"]), content["nominal"])
-    return OpenMLFrame(frame, content["target"])
-
-
-def _packed(table: OpenMLFrame) -> bytes:
-    # As Python writes numbers, which reads back as the same ones.
-    content = {
-        "target": table.target,
-        "nominal": list(table.frame.select_dtypes("category")),
-        "rows": {str(name): table.frame[name].tolist() for name in table.frame},
-    }
-    return gzip.compress(json.dumps(content).encode(), mtime=0)
-
-
-def _with_categories(frame: "pd.DataFrame", nominal: list[str]) -> "pd.DataFrame":
-    """A frame in which some columns are categories by their names, which may look like numbers."""
-    frame = frame.copy()
-    for name in nominal:
-        frame[name] = frame[name].astype(object).map(str, na_action="ignore").astype("category")
-    return frame
-
-
 # The network
 
 
-def _download(source: OpenMLSource) -> tuple["np.ndarray", "np.ndarray"]:
-    bunch = _fetch(name=source.name, version=source.version, as_frame=False)
-    return _checked(bunch.data, bunch.target)
-
-
-def _download_frame(spec: OpenML) -> OpenMLFrame:
-    by_name = {"name": spec.name, "version": spec.version}
-    bunch = _fetch(**({"data_id": spec.id} if spec.name is None else by_name), as_frame=True)
-    frame = _with_categories(bunch.frame, list(bunch.frame.select_dtypes("category")))
-    return OpenMLFrame(frame, bunch.target_names[0] if len(bunch.target_names) == 1 else None)
-
-
-def _fetch(**settings: Any) -> Any:
-    """Download of scikit-learn, in a temporary folder: none of it is read again."""
+def _fetch(folder: Path, **settings: Any) -> "Bunch":
+    """Data set of OpenML, in a folder of scikit-learn's; downloaded where that is not there."""
     from sklearn.datasets import fetch_openml
 
-    _check_reachable()
+    if not folder.is_dir():
+        _check_reachable()
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(READ_SECONDS)  # scikit-learn sets none
     try:
-        with tempfile.TemporaryDirectory() as folder:
-            return fetch_openml(**settings, parser="liac-arff", n_retries=0, data_home=folder)
+        return fetch_openml(**settings, parser="liac-arff", n_retries=1, data_home=folder)
     finally:
         socket.setdefaulttimeout(before)
 
@@ -288,20 +253,19 @@ def _check_reachable() -> None:
     A socket's timeout does not cover the look-up of its name, which can hang for a minute
     without a network; so the attempt is made in a thread that is left behind.
     """
-    outcome: list[OSError | None] = []
+    outcome: list[OSError] = [TimeoutError(f"no answer within {REACH_SECONDS:g} s")]
 
     def ask() -> None:
         try:
             request.urlopen(request.Request(HOME, method="HEAD"), timeout=REACH_SECONDS).close()
-            outcome.append(None)
+            outcome.clear()
         except HTTPError:  # an answer all the same
-            outcome.append(None)
+            outcome.clear()
         except OSError as error:
-            outcome.append(getattr(error, "reason", None) or error)
+            outcome[:] = [getattr(error, "reason", None) or error]
 
     thread = threading.Thread(target=ask, daemon=True)
     thread.start()
     thread.join(REACH_SECONDS)
-    error = outcome[0] if outcome else TimeoutError(f"no answer within {REACH_SECONDS:g} s")
-    if error is not None:
-        raise OSError(str(error)) from None
+    if outcome:
+        raise OSError(str(outcome[0])) from None

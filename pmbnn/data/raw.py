@@ -37,6 +37,40 @@ class RowSettings(Specification):
     redundant: Redundant = "error"
 
 
+Categories = tuple[tuple[str, str], ...]
+"""Column and category of each one-hot input of a table, also of those that were left out."""
+
+
+@dataclass(frozen=True, eq=False)
+class Encoder:
+    """How columns of a table become inputs of a network.
+
+    Attributes
+    ----------
+    features
+        Names of the inputs: of columns of numbers, or ``column=category``.
+    categories
+        Column and category of each one-hot input.
+    fill
+        Values in place of missing inputs, ``(feature,)``; None where nothing may be missing.
+    """
+
+    features: tuple[str, ...]
+    categories: Categories = ()
+    fill: np.ndarray | None = None
+
+    @property
+    def sources(self) -> list[tuple[str, str | None]]:
+        """Column of each input, and its category; None of a column of numbers."""
+        one_hot = {input_name(*pair): pair for pair in self.categories}
+        return [one_hot.get(name, (name, None)) for name in self.features]
+
+
+def input_name(column: str, category: str) -> str:
+    """Name of the one-hot input of a category."""
+    return f"{column}={category}"
+
+
 @dataclass(frozen=True, eq=False)
 class RawRows:
     """Rows in the units of the data.
@@ -61,6 +95,8 @@ class RawRows:
         Shape of one row, as in `Rows`.
     target_names
         Names of several targets.
+    categories
+        As those of `Encoder`.
     """
 
     x: np.ndarray
@@ -73,6 +109,7 @@ class RawRows:
     groups: np.ndarray | None = None
     input_shape: tuple[int, ...] = ()
     target_names: tuple[str, ...] = ()
+    categories: Categories = ()
 
     def take(self, rows: np.ndarray) -> "RawRows":
         """Some of the rows."""
@@ -88,23 +125,24 @@ class Arrays(NamedTuple):
     ----------
     x, y
         Inputs and targets, as `Dataset.from_arrays` takes them.
-    features
-        Names of the inputs; ``x1``, ``x2``, ... by default.
+    features, target_names
+        Names of the inputs, ``x1``, ``x2``, ... by default; and of several targets, ``y1``, ...
+    categories
+        As those of `Encoder`.
     groups
         Group of each row, where there are groups.
     numbers, read
         As those of `RawRows`, where some rows were left out.
-    target_names
-        Names of several targets; ``y1``, ``y2``, ... by default.
     """
 
     x: np.ndarray
     y: np.ndarray
     features: tuple[str, ...] = ()
+    target_names: tuple[str, ...] = ()
+    categories: Categories = ()
     groups: np.ndarray | None = None
     numbers: np.ndarray | None = None
     read: int | None = None
-    target_names: tuple[str, ...] = ()
 
 
 def rows_from_arrays(
@@ -126,6 +164,9 @@ def rows_from_arrays(
     features = _names(arrays.features, "x", x.shape[1], "features", "inputs")
     if groups is not None and len(groups) != len(y):
         raise DataError(f"{title}: must have a group for each of {len(y)} rows, got {len(groups)}.")
+    if groups is not None and settings.split.group is None:
+        rule = "must be left out unless `split` has a `group`, as RandomSplit(group='shop') has"
+        raise DataSettingError("groups", rule)
     numbers = np.arange(len(y)) if arrays.numbers is None else arrays.numbers
     if y.ndim == 1 or y.shape[1] == 1:
         y, classes = _targets(y.ravel(), settings.task, title, target, numbers)
@@ -135,7 +176,8 @@ def rows_from_arrays(
         check_unique("target_names", names, "target")
         y, classes = several_targets(y.T, names, settings.task, title, numbers), ()
     read = len(y) if arrays.read is None else arrays.read
-    raw = RawRows(x, y, features, classes, numbers, read, title, groups, input_shape, names)
+    others = groups, input_shape, names, arrays.categories
+    raw = RawRows(x, y, features, classes, numbers, read, title, *others)
     # Pixels at the border of images are all the same, and no mistake.
     redundant = "keep" if input_shape else settings.redundant
     return _checked_rows(raw, settings.missing, redundant)

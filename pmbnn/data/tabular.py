@@ -10,6 +10,7 @@ from pydantic import Field
 from pmbnn.core.spec import added
 from pmbnn.data.base import (
     DatasetSpec,
+    DataSettingError,
     Missing,
     NamesFiles,
     Redundant,
@@ -231,17 +232,14 @@ class Table(SplitRows):
         return rows_from_frame(read_table(stamp, self.file, form).frame, self, self.file)
 
 
-NAMES = ("features", "target_names")
-"""Settings of `Npz` that name arrays of names."""
-
-
 class Npz(SplitRows):
     """Arrays of an ``.npz`` archive: inputs, targets and, for a split by groups, those.
 
     ``x`` and ``y`` are their names in it, ``features`` and ``target_names`` those of arrays with
     names of the inputs and of several targets, where there are such; see `Dataset.from_arrays`
     for what they may be, and `Table` for the rest. Columns of a ``y`` of several targets are
-    called ``y1``, ``y2``, ... unless named.
+    called ``y1``, ``y2``, ... unless named. ``categories`` names an array ``(input, 2)`` with the
+    column and the category of each one-hot input, by which new rows of a table are encoded.
     """
 
     kind: Literal["npz"] = "npz"
@@ -250,6 +248,7 @@ class Npz(SplitRows):
     y: str = "y"
     features: str | None = None
     target_names: str | None = None
+    categories: str | None = added(None)
     task: TaskSetting = None
     missing: Missing = "error"
     redundant: Redundant = "error"
@@ -260,6 +259,7 @@ class Npz(SplitRows):
         "file": True,
         "features": True,
         "target_names": True,
+        "categories": True,
         "split": {"file": True},
     }
 
@@ -267,14 +267,25 @@ class Npz(SplitRows):
         return stamp_of(find(self.file, self._folders, "file"))
 
     def read(self, stamp: Stamp) -> "RawRows":  # noqa: D102
+        import numpy as np
+
         from pmbnn.data.raw import Arrays, rows_from_arrays
 
-        names = {setting: getattr(self, setting) for setting in ("x", "y", *NAMES)}
+        settings = ("x", "y", "features", "target_names", "categories")
+        names = {setting: getattr(self, setting) for setting in settings}
         names["split.group"] = self.split.group
         names = {setting: name for setting, name in names.items() if name is not None}
         content = read_archive(Path(stamp[0]), self.file, names)
-        labels = {setting: tuple(map(str, content.get(setting, ()))) for setting in NAMES}
-        arrays = Arrays(content["x"], content["y"], groups=content.get("split.group"), **labels)
+        features, targets = (
+            tuple(map(str, content.get(setting, ()))) for setting in ("features", "target_names")
+        )
+        pairs = content.get("categories", np.empty((0, 2)))
+        if pairs.ndim != 2 or pairs.shape[1] != 2:
+            rule = f"must name an array (input, 2) of {self.file}, got shape {pairs.shape}"
+            raise DataSettingError("categories", rule)
+        categories = tuple(map(tuple, pairs.astype(str).tolist()))
+        groups = content.get("split.group")
+        arrays = Arrays(content["x"], content["y"], features, targets, categories, groups)
         return rows_from_arrays(arrays, self, self.file, self.y)
 
 
@@ -309,6 +320,7 @@ class Sklearn(SplitRows):
     standardise_target: bool = True
 
     source: ClassVar[str] = "scikit-learn"
+    missing: ClassVar[Missing] = "error"
     channels: ClassVar[int] = 1
     n_targets: ClassVar[int] = 1
 

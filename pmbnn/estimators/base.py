@@ -22,8 +22,8 @@ from pmbnn.data.arrays import (
     Dataset,
     Rows,
     Standardisation,
-    fit_standardisation,
     identity_standardisation,
+    standardised_dataset,
 )
 from pmbnn.data.base import DEFAULT_LIKELIHOODS, DatasetSpec
 from pmbnn.experiment.cells import ENGINES, Cell
@@ -333,16 +333,12 @@ class BayesianNetwork(BaseEstimator):
         """Fit rows whose targets are indices of the classes, or standardised numbers."""
         names = getattr(self, "feature_names_in_", None)
         features = [f"x{i + 1}" for i in range(x.shape[1])] if names is None else names
-        standardisation = fit_standardisation(x, "feature" if self.standardise else "none")
-        inputs = standardisation(x)
-        dataset = Dataset(
-            x_train=inputs,
-            y_train=y,
-            x_test=inputs[:0],
-            y_test=y[:0],
+        dataset = standardised_dataset(
+            (x, y),
+            (x[:0], y[:0]),
+            "feature" if self.standardise else "none",
             features=tuple(map(str, features)),
             classes=classes,
-            standardisation=standardisation,
             source="given",
             target_standardisation=target_standardisation or identity_standardisation(),
         )

@@ -566,6 +566,10 @@ def _constant_data(dataset: Dataset, keeps_rows: bool, is_user_data: bool) -> xr
     if is_user_data:
         # So that a cell can be restored where the file is no longer.
         attrs["input_shape"] = json.dumps(dataset.input_shape)
+    if dataset.categories:
+        arrays["categories"] = (("one_hot", "column_and_category"), np.array(dataset.categories))
+    if dataset.fill is not None:
+        arrays["fill"] = "feature", dataset.fill
     if not dataset.target_standardisation.is_identity:
         axis = TARGET_NAME if dataset.target_names else "target"
         arrays["target_mean"] = (axis, dataset.target_standardisation.mean)

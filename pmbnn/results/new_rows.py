@@ -9,8 +9,8 @@ import pandas as pd
 import xarray as xr
 
 from pmbnn.core.errors import check_whole
-from pmbnn.data.base import DatasetSpec
 from pmbnn.data.frames import inputs_of_frame
+from pmbnn.data.raw import Encoder
 from pmbnn.experiment.plan import select_cells
 from pmbnn.experiment.plugins import trusting
 from pmbnn.models.likelihoods import TARGET_NAME
@@ -18,10 +18,8 @@ from pmbnn.prediction.class_probabilities import ClassProbabilities, Predictive
 from pmbnn.prediction.density import Density
 from pmbnn.results.loading import ExperimentResults, StoredCell, open_cell
 from pmbnn.results.names import best_group, group_by_settings, settings_row
-from pmbnn.results.present import (
-    ResultsError,
-    counted,
-)
+from pmbnn.results.present import ResultsError, counted
+from pmbnn.results.specifications import stored_specifications
 from pmbnn.results.tables import union_of_names
 
 DRAWS = 200
@@ -117,15 +115,12 @@ def predict_rows(
         raise TypeError(f"`rows` must be a DataFrame, got {type(rows).__name__}.")
     cell, draws = open_cell(cell), check_whole(draws, "draws")
     with trusting(trust_plugins):
-        posterior = cell.posterior
-    features, dataset = posterior.coords.get("feature"), cell.record.cell.dataset
-    if features is None:
+        posterior, encoder = cell.posterior, stored_encoder(cell)
+    if not encoder.features:
         raise ResultsError(
             f"The cell `{cell.record.name}` was fitted on images: rows of a table are not for it."
         )
-    x = inputs_of_frame(
-        rows, features, _fill(dataset, posterior.origin.standardisation.mean), title
-    )
+    x = inputs_of_frame(rows, encoder, title)
     return _table(posterior.predict(x, draws), cell.trace["test_predictions"].dataset, rows.index)
 
 
@@ -152,10 +147,28 @@ def rounded(predictions: pd.DataFrame) -> pd.DataFrame:
     return predictions.round(decimals)
 
 
-def _fill(dataset: DatasetSpec, mean: np.ndarray) -> np.ndarray | None:
-    """Values for missing inputs, where those of the training rows were filled in as well."""
-    means_are_kept = getattr(dataset, "standardise", None) == "feature"
-    return mean if means_are_kept and getattr(dataset, "missing", None) == "mean" else None
+def stored_encoder(cell: StoredCell) -> Encoder:
+    """How columns of the table that a cell was fitted on became its inputs.
+
+    Raises
+    ------
+    ResultsError, DataError
+        As `restore_cell` does.
+    """
+    from pmbnn.results.restore import fitted_dataset
+
+    kept, spec = cell.trace["constant_data"].dataset, cell.record.cell.dataset
+    features, categories = tuple(map(str, cell.posterior.coords.get("feature", ()))), ()
+    if "categories" in kept:
+        categories = tuple(map(tuple, kept["categories"].values.astype(str).tolist()))
+    elif any("=" in name for name in features):
+        # Perhaps a category of a cell that was stored without them: its data have them.
+        spec = stored_specifications(cell.folder, cell.record)["dataset"]
+        categories = fitted_dataset(cell.record, spec).categories
+    fill = kept["fill"].values if "fill" in kept else None
+    if fill is None and getattr(spec, "missing", None) == "mean" and spec.standardise == "feature":
+        fill = cell.posterior.origin.standardisation.mean  # stored without it
+    return Encoder(features, categories, fill)
 
 
 def _table(predictive: Predictive, test: xr.Dataset, index: pd.Index) -> pd.DataFrame:

@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 
 from pmbnn.data import DataError, DatasetSpec
-from pmbnn.data.arrays import Rows, Standardisation
+from pmbnn.data.arrays import Dataset, Rows, Standardisation
 from pmbnn.experiment.plugins import trusting
 from pmbnn.inference.flat import flatten_model
 from pmbnn.inference.guides import build_guide
@@ -37,7 +37,7 @@ def restored_posterior(
     hyperprior = specs["hyperprior"].candidates[0]
     if isinstance(hyperprior, Fixed):
         hyperprior = Fixed(scale=record.results["scale"])
-    training = partial(_training_rows, folder.name, specs["dataset"], record.fingerprint)
+    training = partial(_training_rows, record, specs["dataset"])
     parts = NetworkParts(specs["network"], specs["prior"], hyperprior, specs["likelihood"], row)
     network = NetworkModel(parts, training, standardisation, target_standardisation(trace))
     common = {
@@ -52,12 +52,16 @@ def restored_posterior(
     return Posterior(**common, **_sources(record, trace, network, specs["inference"]))
 
 
-def _training_rows(cell: str, spec: DatasetSpec, fingerprint: str) -> Rows:
-    """Training rows of a stored cell; a DataError if they are unavailable or have changed."""
+def fitted_dataset(record: CellRecord, spec: DatasetSpec) -> Dataset:
+    """The data of a stored cell; a DataError if they are unavailable or have changed."""
     dataset = spec.load()
-    if dataset.fingerprint != fingerprint:
-        raise DataError(f"The data of cell `{cell}` are not those it was fitted on.")
-    return dataset.training
+    if dataset.fingerprint != record.fingerprint:
+        raise DataError(f"The data of cell `{record.name}` are not those it was fitted on.")
+    return dataset
+
+
+def _training_rows(record: CellRecord, spec: DatasetSpec) -> Rows:
+    return fitted_dataset(record, spec).training
 
 
 def _sources(

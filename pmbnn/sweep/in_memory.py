@@ -22,7 +22,10 @@ from pmbnn.results.store import Results, writing
 FOLDER = "data"
 """Folder of a results folder with the rows that were handed over in memory."""
 
-ARRAYS = ("x", "y", "features", "target_names", "test", "file", "allow_pickle")
+NAMES = ("features", "target_names", "categories")
+"""Arrays of names, where there are such."""
+
+ARRAYS = ("x", "y", *NAMES, "test", "file", "allow_pickle")
 """Names that an array of groups cannot have: of the other arrays, and of what `np.savez` takes."""
 
 PLAIN = (str, int, float, bool, type(None))
@@ -109,7 +112,7 @@ def _stored(dataset: Dataset, place: str, archives: Archives) -> Npz:
     is_text = rows.y.dtype.kind not in "biufU"
     arrays = {"x": rows.x, "y": np.array(list(map(str, rows.y))) if is_text else rows.y}
     names = {}
-    for what in ("features", "target_names"):
+    for what in NAMES:
         if getattr(rows, what):
             arrays[what], names[what] = np.array(getattr(rows, what)), what
     if split.group is not None:

@@ -125,7 +125,8 @@ def test_they_go_to_workers_of_a_cluster(source, request, monkeypatch, tmp_path)
     """Which have neither files nor a way out."""
     if source == "files":
         request.getfixturevalue("files")
-    monkeypatch.setattr(openml, "_download", lambda source: (PIXELS, LABELS.astype(np.uint8)))
+    answer = SimpleNamespace(data=PIXELS, target=LABELS)
+    monkeypatch.setattr(openml, "_fetch", lambda *_, **__: answer)
     if source == "kept":
         Fashion().load(DIGITS)
     carried = pack_ood(Fashion())
@@ -133,7 +134,7 @@ def test_they_go_to_workers_of_a_cluster(source, request, monkeypatch, tmp_path)
     paths = unpack(tuple(carried), tuple(carried.values()), tmp_path / "there")
     monkeypatch.delenv("PMBNN_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "there"))
-    monkeypatch.setattr(openml, "_download", None)
+    monkeypatch.setattr(openml, "_fetch", None)
     with pytest.raises(DataError):
         Fashion().load(DIGITS)
     with copies({file.setting: path for file, path in zip(carried, paths, strict=True)}):

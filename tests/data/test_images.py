@@ -146,6 +146,15 @@ def test_a_photograph_is_turned_upright():
     assert Images(path=write(files)).load().input_shape == (1, SIZE[1], SIZE[0])
 
 
+@pytest.mark.parametrize("ending", ["png", "tif"])
+def test_an_image_of_16_bits_is_turned_upright(ending):
+    upright, rotated = (np.arange(12).reshape(SIZE) * 5_000).astype(np.uint16), Image.Exif()
+    rotated[0x0112] = 6  # a quarter turn clockwise
+    content = io.BytesIO(image_bytes(np.rot90(upright).copy(), ending, exif=rotated))
+    found = digits.decode(content, "a", SIZE, colour=False, scaled=False)
+    np.testing.assert_array_equal(found, np.rint(upright[None] / 257))
+
+
 def test_folds_of_images():
     path = write(contents(each=4))
     found = [Images(path=path, split=Folds(folds=4), seed=seed).load() for seed in range(4)]

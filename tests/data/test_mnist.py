@@ -272,7 +272,7 @@ def test_openml_is_read_once_and_then_from_the_cache(downloads, monkeypatch):
     (call,) = downloads
     assert call["name"] == "mnist_784"
     assert call["version"] == 1
-    assert call["n_retries"] == 0
+    assert call["n_retries"] == 1
     assert call["timeout"] == openml.READ_SECONDS
     assert socket.getdefaulttimeout() is None
 

@@ -1,15 +1,18 @@
 """Any data set of OpenML, with no network reached."""
 
+import hashlib
+import io
+import json
 import urllib.request
-from types import SimpleNamespace
 from urllib.error import URLError
 
 import numpy as np
 import pandas as pd
 import pytest
-import sklearn.datasets
+from sklearn.datasets import _openml
 
 from pmbnn.data import DataError, OpenML, RandomSplit, openml, tabular
+from pmbnn.data.arrays import Dataset
 
 FRAME = pd.DataFrame(
     {
@@ -31,61 +34,118 @@ def alone(monkeypatch, tmp_path):
     def reject(request, timeout):
         raise URLError(OSError("no way out"))
 
-    def fail(*args, **kwargs):
-        raise AssertionError("the download was tried")
-
     monkeypatch.setattr(urllib.request, "urlopen", reject)
-    monkeypatch.setattr(sklearn.datasets, "fetch_openml", fail)
+    monkeypatch.setattr(_openml, "urlopen", reject)
     return tmp_path / "pmbnn" / "openml"
+
+
+def arff() -> bytes:
+    """The frame as OpenML keeps it; a question mark is a missing value."""
+    lines = ["@relation few", "@attribute length numeric", "@attribute sex {F, M}"]
+    lines += ["@attribute 1 {1, 2, 3}", "@attribute who integer", "@data"]
+    rows = FRAME.astype(object).where(FRAME.notna(), "?").to_numpy()
+    return "\n".join([*lines, *(",".join(map(str, row)) for row in rows)]).encode()
+
+
+def answers(targets) -> dict[str, object]:
+    """What OpenML says of data set 61, by the ends of its addresses."""
+    description = {"id": "61", "name": "few", "version": "2", "format": "ARFF", "status": "active"}
+    description |= {"url": "https://www.openml.org/data/v1/download/61/few.arff", "description": ""}
+    description["md5_checksum"] = hashlib.md5(arff()).hexdigest()
+    kinds = dict.fromkeys(FRAME, "numeric") | dict.fromkeys(["sex", "1"], "nominal")
+    features = [
+        {
+            "index": str(i),
+            "name": name,
+            "data_type": kind,
+            "is_target": str(name in targets).lower(),
+            "is_ignore": "false",
+            "is_row_identifier": "false",
+            "number_of_missing_values": "0",
+        }
+        for i, (name, kind) in enumerate(kinds.items())
+    ]
+    qualities = [{"name": "NumberOfInstances", "value": str(len(FRAME))}]
+    return {
+        "data/61": {"data_set_description": description},
+        "data/features/61": {"data_features": {"feature": features}},
+        "data/qualities/61": {"data_qualities": {"quality": qualities}},
+        "data_version/2": {"data": {"dataset": [{"did": 61, "status": "active"}]}},
+    }
+
+
+class Answer(io.BytesIO):
+    def info(self):
+        return {}
 
 
 @pytest.fixture
 def asked(monkeypatch):
-    """What scikit-learn is asked for; it gives the small frame."""
-    calls = []
+    """Addresses that scikit-learn asks OpenML for; the targets that it names may be changed."""
+    calls, targets = [], ["1"]
 
-    def fetch(name=None, **settings):
-        calls.append(settings | {"name": name})
-        return SimpleNamespace(frame=FRAME.copy(), target_names=["1"])
+    def answer(request, *_, **__):
+        calls.append(request.full_url)
+        if request.full_url.endswith(".arff"):
+            return Answer(arff())
+        texts = answers(targets)
+        (found,) = (value for end, value in texts.items() if request.full_url.endswith(end))
+        return Answer(json.dumps(found).encode())
 
     monkeypatch.setattr(openml, "_check_reachable", lambda: None)
-    monkeypatch.setattr(sklearn.datasets, "fetch_openml", fetch)
-    return calls
+    monkeypatch.setattr(_openml, "urlopen", answer)
+    return calls, targets
 
 
 @pytest.mark.parametrize(
-    ("named", "by", "file"),
-    [
-        ({"id": 61}, {"data_id": 61, "name": None}, "61.json.gz"),
-        ({"name": "a b", "version": 2}, {"name": "a b", "version": 2}, "a-b_2.json.gz"),
-    ],
+    ("named", "folder"), [({"id": 61}, "61"), ({"name": "a b", "version": 2}, "a-b_2")]
 )
-def test_downloaded_once(alone, asked, named, by, file):
+def test_downloaded_once(alone, asked, monkeypatch, named, folder):
+    """Without a network it is read from the cache of scikit-learn."""
+    calls, _ = asked
     spec = OpenML(**named, **SETTINGS)
     first = spec.load()
-    assert by.items() <= asked[0].items()
+    assert len([address for address in calls if address.endswith(".arff")]) == 1
+    assert len(calls) == len(set(calls))
     assert first.features == ("length", "sex=F", "sex=M")
     assert first.classes == ("1", "2", "3")
     assert sum(spec.rows) == 29
     assert first.source == "openml"
-    assert (alone / file).is_file()
+    assert [path.name for path in alone.iterdir()] == [folder]
     tabular._read.cache_clear()
+    monkeypatch.setattr(_openml, "urlopen", None)
     assert spec.load().fingerprint == first.fingerprint
-    assert len(asked) == 1
+    assert spec.load().fingerprint == frame_of(FRAME).fingerprint
+
+
+def frame_of(frame):
+    return Dataset.from_frame(frame, "1", **SETTINGS)
+
+
+def test_a_broken_download_leaves_no_cache(alone, asked, monkeypatch):
+    def stop(gzip_file, *_, **__):
+        raise TimeoutError("timed out")
+
+    monkeypatch.setattr(_openml, "load_arff_from_gzip_file", stop)
+    with pytest.warns(RuntimeWarning), pytest.raises(DataError, match=r"61 is .* \(timed out\)"):
+        OpenML(id=61).check()
+    assert list(alone.iterdir()) == []
 
 
 @pytest.mark.parametrize("position", [-3, 40])
 def test_a_damaged_cache_is_downloaded_anew(alone, asked, position):
-    """Its checksum is that of gzip."""
+    calls, _ = asked
     spec = OpenML(id=61, **SETTINGS)
     first = spec.load()
-    path = alone / "61.json.gz"
+    (path,) = alone.rglob("few.arff.gz")
     content = bytearray(path.read_bytes())
     content[position] ^= 1
     path.write_bytes(content)
     tabular._read.cache_clear()
-    assert spec.load().fingerprint == first.fingerprint
-    assert len(asked) == 2
+    calls.clear()
+    with pytest.warns(RuntimeWarning, match="Invalid cache, redownloading"):
+        assert spec.load().fingerprint == first.fingerprint
+    assert [address.rpartition("/")[2] for address in calls] == ["few.arff"]
 
 
 def test_another_target(asked):
@@ -100,9 +160,9 @@ def test_without_a_network_it_says_so():
     assert str(caught.value) == "iris, version 1 is unavailable from OpenML (no way out)."
 
 
-def test_no_target(asked, monkeypatch):
-    several = SimpleNamespace(frame=FRAME, target_names=["1", "sex"])
-    monkeypatch.setattr(sklearn.datasets, "fetch_openml", lambda **settings: several)
+def test_no_target(asked):
+    _, targets = asked
+    targets[:] = ["1", "sex"]
     with pytest.raises(
         DataError, match="`target` must be given: OpenML names none, or several, of"
     ):

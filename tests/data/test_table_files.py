@@ -13,6 +13,7 @@ import pmbnn as pb
 from pmbnn.data import DataError, Table
 from pmbnn.data.base import stamp_of
 from pmbnn.data.frames import MISSING_WORDS, NOTATIONS, inputs_of_frame, is_number
+from pmbnn.data.raw import Encoder
 from pmbnn.data.table_file import Format, read_table
 
 ROWS = 30
@@ -204,7 +205,7 @@ def test_classes_and_categories_called_none_are_none_the_less():
     assert len(made.y_train) + len(made.y_test) == 60
     assert made.fingerprint == pb.Dataset.from_frame(frame, "stage").fingerprint
     new = pd.DataFrame({"x": [0.5, 1], "region": ["NA", "null"]})
-    found = inputs_of_frame(read(written(new)).frame, made.features, None, "new")
+    found = inputs_of_frame(read(written(new)).frame, made.encoder, "new")
     np.testing.assert_array_equal(found, [[0.5, 0, 1, 0], [1, 0, 0, 1]])
 
 
@@ -216,7 +217,7 @@ def test_categories_that_differ_in_their_last_digits(codes):
     made = pb.Dataset.from_frame(frame, "y", categorical=["code"])
     assert len(set(made.features)) == 3
     for new in (frame[:3], frame[:3].astype(str)):
-        found = inputs_of_frame(new, made.features, None, "new")
+        found = inputs_of_frame(new, made.encoder, "new")
         assert sorted(found.tolist()) == [[0, 0, 1], [0, 1, 0], [1, 0, 0]]
 
 
@@ -499,17 +500,18 @@ def test_categories_of_new_rows_are_read_as_text():
     """A column of codes may look like numbers where only some of them occur."""
     frame = pd.DataFrame({"x": np.arange(20) / 7, "code": ["007", "A1", "B2", "C3", "true"] * 4})
     made = Table(file=str(written(frame.assign(y=frame["x"]))), target="y", redundant="keep")
-    features = made.raw().features
+    encoder = made.load().encoder
+    features = encoder.features
     for code in ("007", "true"):
         path = written(pd.DataFrame({"x": [1.5], "code": [code]}))
         new = read(path, texts=frozenset({"code"})).frame
-        found = inputs_of_frame(new, features, None, "new")
+        found = inputs_of_frame(new, encoder, "new")
         assert found[0].tolist() == [1.5, *[float(name == f"code={code}") for name in features[1:]]]
 
 
 def test_new_rows_without_rows():
     with pytest.raises(DataError, match="new: has no rows."):
-        inputs_of_frame(pd.DataFrame({"x": []}), ["x"], None, "new")
+        inputs_of_frame(pd.DataFrame({"x": []}), Encoder(("x",)), "new")
 
 
 def test_missing_words_of_new_numbers():
@@ -517,5 +519,6 @@ def test_missing_words_of_new_numbers():
     for word in ("NA", "?"):
         new = read(written(pd.DataFrame({"x": [word], "b": [1]}))).frame
         with pytest.raises(DataError, match="new, row 1: column `x` is missing"):
-            inputs_of_frame(new, ["x"], None, "new")
-        assert inputs_of_frame(new, ["x"], np.array([2.5]), "new").tolist() == [[2.5]]
+            inputs_of_frame(new, Encoder(("x",)), "new")
+        filled = Encoder(("x",), fill=np.array([2.5]))
+        assert inputs_of_frame(new, filled, "new").tolist() == [[2.5]]

@@ -14,6 +14,7 @@ import pytest
 
 import pmbnn as pb
 from pmbnn.data import DataError, Npz, RandomSplit, Sklearn, Table, table_file
+from pmbnn.data.frames import inputs_of_frame
 
 SIZES = [f"{i}.5" for i in range(30)]
 
@@ -253,10 +254,43 @@ def test_columns_of_a_frame_may_be_numbered():
     ],
 )
 def test_inputs_whose_names_are_alike(columns, label):
-    """New rows are encoded by these names."""
-    message = rf"input `{label}` of column `\S+` must not look like one of column `\S+`: rename"
+    """A network's inputs are known by these names."""
+    message = rf"input `{label}` must be made of one column, got it of `a=b` too: rename it"
     with pytest.raises(DataError, match=message):
         pb.Dataset.from_frame(pd.DataFrame(columns | {"y": np.arange(20) / 7}), "y")
+
+
+def test_new_rows_may_have_a_category_whose_input_was_left_out():
+    """It said the same as another column, so that `redundant: drop` left it out."""
+    frame = pd.DataFrame({"town": ["A", "B", "C"] * 10, "land": ["X", "Y", "Y"] * 10})
+    dataset = pb.Dataset.from_frame(frame.assign(y=np.arange(30) / 7), "y", redundant="drop")
+    assert dataset.features == ("town=A", "town=B", "town=C", "land=Y")
+    new = pd.DataFrame({"town": ["A", "C"], "land": ["X", "Y"]})
+    found = inputs_of_frame(new, dataset.encoder, "new")
+    np.testing.assert_array_equal(found, [[1, 0, 0, 0], [0, 0, 1, 1]])
+
+
+def test_signs_of_equality_in_columns_and_categories():
+    frame = pd.DataFrame({"a": ["x", "b=z"] * 10, "a=b": ["c", "d"] * 10, "y=": np.arange(20) / 7})
+    frame.loc[3, "a"] = "c"
+    dataset = pb.Dataset.from_frame(frame.assign(y=frame["y="]), "y", redundant="keep")
+    assert dataset.features == ("a=b=z", "a=c", "a=x", "a=b=c", "a=b=d", "y=")
+    found = inputs_of_frame(frame[:4], dataset.encoder, "new")
+    expected = [[0, 0, 1, 1, 0], [1, 0, 0, 0, 1], [0, 0, 1, 1, 0], [0, 1, 0, 0, 1]]
+    np.testing.assert_array_equal(found[:, :5], expected)
+
+
+@pytest.mark.parametrize("standardise", ["feature", "global", "none"])
+def test_missing_values_of_new_rows_are_filled_as_those_of_training_rows(standardise):
+    frame = pd.read_csv(write(csv_text()))
+    frame.loc[3, "size"] = frame.loc[5, "colour"] = None
+    settings = {"missing": "mean", "standardise": standardise}
+    dataset = pb.Dataset.from_frame(frame, "y", **settings)
+    raw = dataset.standardisation.undo(dataset.x_train)
+    new = inputs_of_frame(
+        pd.DataFrame({"size": [None], "colour": [None], "old": [1]}), dataset.encoder, "new"
+    )
+    np.testing.assert_allclose(new[0, :4], raw.mean(axis=0)[:4])
 
 
 @pytest.mark.parametrize("labels", [["a", "b"] * 10, [True, False] * 10])
@@ -434,6 +468,10 @@ def test_damaged_packing():
             "t.npz: images must have 1 or 3 channels",
         ),
         (
+            {"x": np.zeros((4, 2)), "y": np.arange(4.0), "categories": np.array(["a", "b"])},
+            "`categories` must name an array (input, 2) of t.npz, got shape (2,).",
+        ),
+        (
             {"x": np.arange(8.0).reshape(4, 2), "y": np.array([0.5, np.nan, 1, 2])},
             "t.npz, row 2: target `y` must be finite, got nan.",
         ),
@@ -450,6 +488,6 @@ def test_damaged_packing():
 def test_what_is_wrong_with_arrays(arrays, message):
     np.savez("t.npz", **arrays)
     with pytest.raises(DataError) as caught:
-        Npz(file="t.npz").check()
+        Npz(file="t.npz", categories="categories" if "categories" in arrays else None).check()
     assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)

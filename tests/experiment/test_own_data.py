@@ -4,6 +4,7 @@ import os
 import pickle
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -135,7 +136,8 @@ def few(monkeypatch):
     import pandas as pd
 
     frame = pd.DataFrame({"a": np.arange(12.0), "b": ["x", "y", "z"] * 4})
-    monkeypatch.setattr(openml, "load_frame", lambda named: openml.OpenMLFrame(frame, "b"))
+    table = SimpleNamespace(frame=frame, target_names=["b"])
+    monkeypatch.setattr(openml, "load_table", lambda named: table)
 
 
 @pytest.mark.parametrize(("text", "spec"), KINDS, ids=lambda value: getattr(value, "kind", ""))

@@ -6,6 +6,7 @@ from zipfile import ZipFile
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
 from PIL import Image
 from typer.testing import CliRunner
 
@@ -13,14 +14,15 @@ from pmbnn.cli import app
 from pmbnn.cli.predict import is_table
 from pmbnn.data import DataError
 from pmbnn.data.frames import inputs_of_frame
+from pmbnn.data.raw import Encoder
 from pmbnn.experiment.load import load_experiment
 from pmbnn.experiment.plan import jobs
 from pmbnn.fitting.job import run_job
 from pmbnn.fitting.tasks import JobTask
 from pmbnn.results import loading, new_rows
 from pmbnn.results.export import export
-from pmbnn.results.loading import load_results
-from pmbnn.results.new_rows import choose_cell, predict_rows
+from pmbnn.results.loading import StoredCell, load_results
+from pmbnn.results.new_rows import choose_cell, predict_rows, stored_encoder
 from pmbnn.results.store import Results
 from pmbnn.sweep.cells import prepare, write_header
 
@@ -144,6 +146,26 @@ def test_several_targets_in_their_own_units(sizes):
     np.testing.assert_allclose(means, kept(cell)["mean"].values, rtol=1e-4, atol=1e-4)
     assert (found["width_low_95"] < found["width_mean"]).all()
     assert (found["width_sd"] > found["width_epistemic_sd"]).all()
+
+
+def test_the_encoder_is_kept_with_the_cell(restored, health):
+    _, data = health
+    encoder = stored_encoder(restored)
+    assert (encoder.features, encoder.categories) == (data.features, data.categories)
+    np.testing.assert_array_equal(encoder.fill, data.fill)
+    assert encoder.categories == (("site", "a"), ("site", "b=c"))
+
+
+def test_the_data_have_the_encoder_of_a_cell_that_was_stored_without_it(restored, health):
+    _, data = health
+    trace = restored.trace.copy()
+    constants = trace["constant_data"].to_dataset().drop_vars(["categories", "fill"])
+    trace["constant_data"] = xr.DataTree(constants)
+    older = StoredCell(restored.record, restored.folder)
+    vars(older)["trace"] = trace
+    encoder = stored_encoder(older)
+    assert encoder.categories == data.categories
+    np.testing.assert_allclose(encoder.fill, data.fill)
 
 
 def test_what_is_missing_is_the_mean_of_the_training_rows(health, restored):
@@ -287,10 +309,9 @@ def test_a_table_that_is_not_there(opened, tmp_path):
 
 def test_inputs_take_columns_as_they_were_encoded():
     frame = pd.DataFrame({"n": [1, 2], "is": [True, False], "a=b": [3, 4], "size": [10.0, 12.5]})
-    names = ("a=b", "n=2", "is", "size=10", "size=12.5")
-    found = inputs_of_frame(
-        frame.assign(n=frame["n"] + 0), (*names[:1], "n=1", *names[1:]), None, ""
-    )
+    categories = (("n", "1"), ("n", "2"), ("size", "10"), ("size", "12.5"))
+    encoder = Encoder(("a=b", "n=1", "n=2", "is", "size=10", "size=12.5"), categories)
+    found = inputs_of_frame(frame, encoder, "")
     np.testing.assert_array_equal(found, [[3, 1, 0, 1, 1, 0], [4, 0, 1, 0, 0, 1]])
 
 
@@ -304,5 +325,5 @@ def test_inputs_take_columns_as_they_were_encoded():
 )
 def test_inputs_that_are_no_numbers(value, fill, words):
     with pytest.raises(DataError) as error:
-        inputs_of_frame(pd.DataFrame({"n": [1, value]}), ("n",), fill, "new")
+        inputs_of_frame(pd.DataFrame({"n": [1, value]}), Encoder(("n",), fill=fill), "new")
     assert str(error.value) == words

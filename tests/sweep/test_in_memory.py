@@ -87,8 +87,13 @@ def test_every_kind_of_rows_is_stored_as_it_is():
         [spec] = held(dataset).sweeps[0].sections["dataset"]
         loaded = spec.load()
         assert loaded.fingerprint == dataset.fingerprint
-        for name in ("features", "classes", "input_shape", "overlap"):
+        for name in ("features", "classes", "input_shape", "overlap", "categories"):
             assert getattr(loaded, name) == getattr(dataset, name)
+
+
+def test_groups_that_no_split_asks_for():
+    with pytest.raises(pb.DataError, match="`groups` must be left out unless `split` has a `gr"):
+        pb.Dataset.from_arrays(np.eye(8), np.arange(8) / 7, groups=np.arange(8) // 2)
 
 
 BY_HAND = pb.Moons(noise=0.3, train=20, test=10).load()
