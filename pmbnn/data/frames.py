@@ -61,7 +61,8 @@ PLAIN = Notation()
 """As programs write numbers."""
 
 NOTATION = "notation"
-"""Attribute of a frame that was read from a file: the notation of its numbers."""
+"""Attribute of a frame that was read from a file: the notation of its numbers, which pandas passes
+on to its columns."""
 
 NOTATIONS = tuple(
     Notation(decimal, thousands)
@@ -102,6 +103,11 @@ _A_TIME = re.compile(
     re.IGNORECASE,
 )
 """Times of day and dates, in numbers or with the month in English, German or French."""
+
+
+def notation_of(column: "Series") -> Notation:
+    """The notation of the numbers of a column: of the file that it was read from, where it was."""
+    return column.attrs.get(NOTATION, PLAIN)
 
 
 def cleaned(text: str) -> str:
@@ -177,12 +183,12 @@ def as_plain(numbers: "Series", notation: Notation) -> "Series":
     return numbers.str.replace(notation.decimal, ".", regex=False)
 
 
-def first_bad_number(column: "Series", notation: Notation = PLAIN) -> int | None:
+def first_bad_number(column: "Series") -> int | None:
     """Place of the first entry that is no number, in a column where most look like numbers.
 
     None where they do not.
     """
-    text = _text_of_numbers(column)
+    text, notation = _text_of_numbers(column), notation_of(column)
 
     def is_like(entry: str) -> bool:
         return is_number(entry, notation) or bool(_LIKE_A_NUMBER.fullmatch(entry))
@@ -246,7 +252,6 @@ def arrays_from_frame(frame: pd.DataFrame, settings: FrameSettings, title: str) 
     DataError
         The frame is not as it must be.
     """
-    notation = frame.attrs.get(NOTATION, PLAIN)
     frame = frame.set_axis([str(name) for name in frame.columns], axis=1)
     targets, task, group = names_of_targets(settings), settings.task, settings.split.group
     names = _features(frame, settings, title)
@@ -254,11 +259,11 @@ def arrays_from_frame(frame: pd.DataFrame, settings: FrameSettings, title: str) 
         raise DataError(f"{title}: has no rows.")
     kept = _rows_with_targets(frame, targets, settings.missing, title)
     # Row numbers of messages are those of the whole frame.
-    encoder = _fit_encoder(frame, names, settings.categorical, title, notation)
-    columns = [_target(frame[name], kept, name, title, task, notation) for name in targets]
+    encoder = _fit_encoder(frame, names, settings.categorical, title)
+    columns = [_target(frame[name], kept, name, title, task) for name in targets]
     several = len(columns) > 1
     return Arrays(
-        x=_encoded(frame, encoder, title, notation)[kept],
+        x=_encoded(frame, encoder, title)[kept],
         y=several_targets(columns, targets, task, title, kept) if several else columns[0],
         features=encoder.features,
         groups=None if group is None else _groups(frame, group, title)[kept],
@@ -316,16 +321,10 @@ def _features(frame: pd.DataFrame, settings: FrameSettings, title: str) -> list[
 
 
 def _fit_encoder(
-    frame: pd.DataFrame,
-    names: Sequence[str],
-    categorical: Sequence[str],
-    title: str,
-    notation: Notation,
+    frame: pd.DataFrame, names: Sequence[str], categorical: Sequence[str], title: str
 ) -> Encoder:
     """Inputs of the columns of these names: numbers, or one for each category."""
-    levels = {
-        name: _levels(frame[name], name, name in categorical, title, notation) for name in names
-    }
+    levels = {name: _levels(frame[name], name, name in categorical, title) for name in names}
     categories = tuple((name, level) for name in levels for level in levels[name] or ())
     features: dict[str, None] = {}
     for name, some in levels.items():
@@ -337,9 +336,7 @@ def _fit_encoder(
     return Encoder(tuple(features), categories)
 
 
-def _levels(
-    column: "Series", name: str, categorical: bool, title: str, notation: Notation
-) -> list[str] | None:
+def _levels(column: "Series", name: str, categorical: bool, title: str) -> list[str] | None:
     """Categories of a column; None where it holds numbers."""
     kind = column.dtype
     if not categorical and pd.api.types.is_numeric_dtype(kind):
@@ -352,8 +349,7 @@ def _levels(
             "name it under `categorical` if it is none",
             "name it under `without`, or under `categorical` if these are categories",
         )
-        place = f"column `{name}`"
-        if _as_numbers(column, place, title, notation, *remedies) is not None:
+        if _as_numbers(column, f"column `{name}`", title, *remedies) is not None:
             return None
     as_word, values = _words(column)
     levels = sorted(values.dropna().unique())
@@ -381,7 +377,7 @@ def _word_of_number(number: float) -> str:
     return np.format_float_positional(number, trim="-") if is_float else str(number)
 
 
-def _encoded(frame: pd.DataFrame, encoder: Encoder, title: str, notation: Notation) -> np.ndarray:
+def _encoded(frame: pd.DataFrame, encoder: Encoder, title: str) -> np.ndarray:
     """Inputs ``(row, feature)``; missing ones are not a number."""
     levels: dict[str, list[str]] = {}
     for column, level in encoder.categories:
@@ -394,7 +390,7 @@ def _encoded(frame: pd.DataFrame, encoder: Encoder, title: str, notation: Notati
                 raise DataError(f"{title}: must have a column `{name}`, got {columns}.")
             place = f"column `{name}`"
             values[name] = (
-                _numbers(frame[name], place, title, notation)
+                _numbers(frame[name], place, title)
                 if level is None
                 else _categories(frame[name], levels[name], place, title)
             )
@@ -403,11 +399,11 @@ def _encoded(frame: pd.DataFrame, encoder: Encoder, title: str, notation: Notati
     return x
 
 
-def _numbers(column: "Series", place: str, title: str, notation: Notation) -> np.ndarray:
+def _numbers(column: "Series", place: str, title: str) -> np.ndarray:
     """Numbers of a column, also of one of text; missing ones are not a number."""
     if pd.api.types.is_numeric_dtype(column.dtype):
         return column.to_numpy(np.float64, na_value=np.nan)
-    text = _text_of_numbers(column)
+    text, notation = _text_of_numbers(column), notation_of(column)
     wrong = np.isin(np.arange(len(column)), text.index[~_are_numbers(text, notation)])
     check_rows(wrong, title, f"{place} must be a number", column.to_numpy())
     return _parsed(text, notation, len(column)).to_numpy(np.float64)
@@ -441,9 +437,8 @@ def inputs_of_frame(frame: pd.DataFrame, encoder: Encoder, title: str) -> np.nda
     """
     if not len(frame):
         raise DataError(f"{title}: has no rows.")
-    notation = frame.attrs.get(NOTATION, PLAIN)
     frame = frame.set_axis([str(name) for name in frame.columns], axis=1)
-    x = _encoded(frame, encoder, title, notation)
+    x = _encoded(frame, encoder, title)
     wrong = np.isinf(x) if encoder.fill is not None else ~np.isfinite(x)
     if wrong.any():
         row, i = np.argwhere(wrong)[0]
@@ -457,12 +452,7 @@ def _is_number(kind) -> bool:
 
 
 def _as_numbers(
-    column: "Series",
-    place: str,
-    title: str,
-    notation: Notation,
-    remedy: str,
-    remedy_of_text: str | None,
+    column: "Series", place: str, title: str, remedy: str, remedy_of_text: str | None
 ) -> np.ndarray | None:
     """Numbers of a column of text; None where they are words.
 
@@ -473,10 +463,10 @@ def _as_numbers(
         with a currency, a percent sign or a unit, or in another notation; or, where there is a
         remedy, dates or times, or text that differs in most rows.
     """
-    numbers = numbers_of(column.map(str, na_action="ignore"), notation)
+    numbers = numbers_of(column.map(str, na_action="ignore"), notation_of(column))
     if pd.api.types.is_numeric_dtype(numbers.dtype):
         return numbers.to_numpy(np.float64)
-    wrong = first_bad_number(column, notation)
+    wrong = first_bad_number(column)
     if wrong is not None:
         rule = f"{place} must be a number, got {column.iloc[wrong]!r}"
         raise DataError(f"{title}, row {wrong + 1}: {rule}; {remedy}.")
@@ -487,12 +477,7 @@ def _as_numbers(
 
 
 def _target(
-    target: "Series",
-    kept: np.ndarray,
-    name: str,
-    title: str,
-    task: Task | None,
-    notation: Notation,
+    target: "Series", kept: np.ndarray, name: str, title: str, task: Task | None
 ) -> np.ndarray:
     """A target of the rows that are kept: numbers, truth values or text."""
     kind = target.dtype
@@ -502,8 +487,8 @@ def _target(
         return target.iloc[kept].to_numpy(np.float64)
     if task != "classification" and not isinstance(kind, pd.CategoricalDtype):
         remedy = "say `task: classification` if these are classes"
-        remedies = (remedy, remedy if task is None else None)
-        numbers = _as_numbers(target, f"target `{name}`", title, notation, *remedies)
+        remedies = remedy, remedy if task is None else None
+        numbers = _as_numbers(target, f"target `{name}`", title, *remedies)
         if numbers is not None:
             return numbers[kept]
     return np.array(target.iloc[kept].astype(str).tolist())

@@ -11,7 +11,6 @@ from pmbnn.experiment.yaml_file import flow_text
 if TYPE_CHECKING:
     import pandas as pd
 
-    from pmbnn.data.frames import Notation
     from pmbnn.data.table_file import TableFile
 
 MANY_ROWS = 3_000
@@ -103,9 +102,6 @@ def draft(file: Path, written: str, target: str | None = None) -> str:
 
 
 def _summary(frame: "pd.DataFrame", title: str, target: str | None) -> TableSummary:
-    from pmbnn.data.frames import NOTATION, PLAIN
-
-    notation = frame.attrs.get(NOTATION, PLAIN)
     frame = frame.set_axis(list(map(str, frame.columns)), axis=1)
     names = list(frame.columns)
     target = names[-1] if target is None else target
@@ -116,7 +112,7 @@ def _summary(frame: "pd.DataFrame", title: str, target: str | None) -> TableSumm
     without, inputs = {}, {}
     for name in names:
         if name != target:
-            contents, usable = _column(frame[name], notation)
+            contents, usable = _column(frame[name])
             (inputs if usable else without)[name] = contents
     if not inputs:
         raise DataError(f"{title}: no column can be an input: {_named(without)}.")
@@ -124,7 +120,7 @@ def _summary(frame: "pd.DataFrame", title: str, target: str | None) -> TableSumm
     summary = TableSummary(
         rows=len(frame),
         target=target,
-        is_classes=_is_classes(frame[target], notation),
+        is_classes=_is_classes(frame[target]),
         without=without,
         inputs=inputs,
         gaps={name: int(number) for name, number in gaps.items() if number},
@@ -133,7 +129,7 @@ def _summary(frame: "pd.DataFrame", title: str, target: str | None) -> TableSumm
     return summary._replace(redundant=_redundant(frame, summary, title))
 
 
-def _column(column: "pd.Series", notation: "Notation") -> tuple[str, bool]:
+def _column(column: "pd.Series") -> tuple[str, bool]:
     """Contents of a column, and whether it can be an input."""
     import pandas as pd
 
@@ -152,8 +148,8 @@ def _column(column: "pd.Series", notation: "Notation") -> tuple[str, bool]:
         return f"numbers, {column.min():g} to {column.max():g}", True
     if kinds.is_datetime64_any_dtype(column):
         return "times", False
-    bad = first_bad_number(column, notation)
-    if bad is not None and not _are_mostly_numbers(column, notation):
+    bad = first_bad_number(column)
+    if bad is not None and not _are_mostly_numbers(column):
         return f"no plain numbers, such as {column.iloc[bad]!r}", False
     if bad is None and (what := doubtful_categories(column)):
         return what, False
@@ -162,10 +158,11 @@ def _column(column: "pd.Series", notation: "Notation") -> tuple[str, bool]:
     return f"{different} categories", True
 
 
-def _are_mostly_numbers(column: "pd.Series", notation: "Notation") -> bool:
+def _are_mostly_numbers(column: "pd.Series") -> bool:
     """Whether most entries are numbers, so that the others are mistakes to be named."""
-    from pmbnn.data.frames import is_number, share_of_rows, stripped_text
+    from pmbnn.data.frames import is_number, notation_of, share_of_rows, stripped_text
 
+    notation = notation_of(column)
     return share_of_rows(stripped_text(column), lambda text: is_number(text, notation)) >= 0.5
 
 
@@ -186,7 +183,7 @@ def _redundant(frame: "pd.DataFrame", summary: TableSummary, title: str) -> tupl
     return tuple(name for name in every if name not in kept)
 
 
-def _is_classes(column: "pd.Series", notation: "Notation") -> bool:
+def _is_classes(column: "pd.Series") -> bool:
     import pandas as pd
 
     from pmbnn.data.frames import first_bad_number
@@ -194,7 +191,7 @@ def _is_classes(column: "pd.Series", notation: "Notation") -> bool:
     if pd.api.types.is_bool_dtype(column):
         return True
     if not pd.api.types.is_numeric_dtype(column):
-        return first_bad_number(column, notation) is None
+        return first_bad_number(column) is None
     values = column.dropna()
     return bool((values % 1 == 0).all()) and values.nunique() <= FEW_VALUES
 

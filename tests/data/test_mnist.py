@@ -326,8 +326,8 @@ def test_an_answer_that_is_not_mnist_leaves_no_cache(downloads, monkeypatch, ans
 
 def test_a_broken_download_leaves_no_cache_and_restores_the_timeout(downloads, monkeypatch):
     def fetch(name, data_home, **settings):
-        with open(f"{data_home}/half", "w") as file:
-            file.write("half of it")
+        data_home.mkdir()
+        (data_home / "half").write_text("half of it")
         raise TimeoutError("timed out\nwhile reading")
 
     monkeypatch.setattr(sklearn.datasets, "fetch_openml", fetch)
