@@ -308,6 +308,7 @@ def _features(frame: pd.DataFrame, settings: FrameSettings, title: str) -> list[
     if not targets:
         raise DataSettingError("target", "must name a column, got an empty list")
     check_unique("target", targets, "target")
+    check_unique("features", settings.features, "column")
     for name in targets:
         if name in settings.features:
             raise DataSettingError("features", f"must not name the target, got {name!r}")

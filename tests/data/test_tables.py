@@ -368,6 +368,10 @@ def numbers(*, at, value):
             lambda: broken(features=("old", "age")),
             "`features` must be one of `size`, `colour`, `old`, `y` of t.csv, got 'age'.",
         ),
+        (
+            lambda: broken(features=("old", "old")),
+            "`features` must name each column once, got 'old' twice.",
+        ),
         (lambda: broken(features=("y",)), "`features` must not name the target, got 'y'."),
         (
             lambda: broken(split=RandomSplit(group="who")),
