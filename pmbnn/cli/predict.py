@@ -400,10 +400,12 @@ def _read_table(file: Path, cell: "StoredCell") -> "tuple[pd.DataFrame, pd.DataF
     dataset = cell.record.cell.dataset
     separator = getattr(dataset, "separator", ",")
     given = Format() if separator in SEPARATORS else Format(separator)
-    texts = {column for column, _ in stored_encoder(cell).categories}
+    encoder = stored_encoder(cell)
+    texts = {column for column, _ in encoder.categories}
+    used = {column for column, _ in encoder.sources}
     decimal = getattr(dataset, "decimal", None)
     read = partial(read_table, stamp_of(file), str(file), given, decimal)
     rows = read(frozenset(texts)).frame
-    others = [name for name in rows if name not in {*features, *texts}]
+    others = [name for name in rows if name not in used]
     as_text = read(frozenset([*texts, *others])).frame[others] if others else rows[others]
     return rows, as_text
