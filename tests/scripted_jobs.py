@@ -69,7 +69,7 @@ class Scripted:
 def serve(descriptor):
     """Life of a process that does scripted jobs without what real ones need."""
     from pmbnn.experiment.plugins import load_sources
-    from pmbnn.sweep.cluster.child import ChildConnection
+    from pmbnn.sweep.cluster.worker import ChildConnection
 
     line, programs = ChildConnection(descriptor), None
     folder = line.recv()

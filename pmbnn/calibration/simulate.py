@@ -16,11 +16,12 @@ import numpy as np
 
 from pmbnn.calibration.ranks import FAILED, ranks_among
 from pmbnn.calibration.store import StoredRanks, load_ranks, missing_simulations, save_ranks
+from pmbnn.core.errors import reason_of
 from pmbnn.core.stages import stage
 from pmbnn.data.arrays import Dataset, Rows
 from pmbnn.experiment.plan import group_key, settings_digest, width
 from pmbnn.fitting.fit import GroupPrograms, best_restart, graph_model
-from pmbnn.fitting.job import load_dataset, raise_fault, reason_of
+from pmbnn.fitting.job import load_dataset, raise_fault
 from pmbnn.fitting.sampling import sample_job
 from pmbnn.inference.engines import ENGINES
 from pmbnn.inference.guides import Guide

@@ -239,3 +239,8 @@ def _nearest(value: object, names: list[str]) -> str | None:
     import difflib
 
     return next(iter(difflib.get_close_matches(value.lower(), names, n=1)), None)
+
+
+def reason_of(error: BaseException) -> str:
+    """One line of an exception: its class and message."""
+    return f"{type(error).__name__}: {error}".splitlines()[0]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from xarray import DataTree
 
+from pmbnn.core.errors import reason_of
 from pmbnn.core.stages import stage, staged
 from pmbnn.data import DataError, DatasetSpec
 from pmbnn.data.arrays import Dataset
@@ -253,8 +254,3 @@ def raise_fault(error: Exception, results: Results) -> None:
     fault = fault_of(error, results.folder)
     if fault is not None:
         raise fault from error
-
-
-def reason_of(error: Exception) -> str:
-    """One line of an exception."""
-    return f"{type(error).__name__}: {error}".splitlines()[0]

@@ -14,13 +14,13 @@ import xarray as xr
 from pymc.pytensorf import collect_default_updates, reseed_rngs
 from pytensor.compile.mode import Mode
 
-from pmbnn.core.errors import must_be_one_of
+from pmbnn.core.errors import must_be_one_of, reason_of
 from pmbnn.core.stages import stage
 from pmbnn.data.arrays import Dataset, Line, Rows
 from pmbnn.experiment.cells import Cell
 from pmbnn.experiment.cost import is_large
 from pmbnn.fitting.evaluation import map_points
-from pmbnn.fitting.job import load_dataset, raise_fault, reason_of
+from pmbnn.fitting.job import load_dataset, raise_fault
 from pmbnn.fitting.trace import line_arrays, line_attributes, target_axes
 from pmbnn.inference.flat import IMPROPER
 from pmbnn.inference.xla.compile import jax_function, precision

@@ -26,7 +26,6 @@ from pmbnn.results.present import StorageError
 from pmbnn.results.record import CellRecord, StoredFile
 from pmbnn.results.store import Results
 from pmbnn.sweep.cluster import coordinator, jobs, worker
-from pmbnn.sweep.cluster.child import RunSettings, WorkerInfo
 from pmbnn.sweep.cluster.coordinator import (
     ClusterError,
     ClusterLostError,
@@ -37,7 +36,14 @@ from pmbnn.sweep.cluster.coordinator import (
     device_of_workers,
 )
 from pmbnn.sweep.cluster.jobs import JOBS_PER_WORKER, pack_dataset
-from pmbnn.sweep.cluster.worker import LARGE, unfit_reason, unpack, worker_info
+from pmbnn.sweep.cluster.worker import (
+    LARGE,
+    RunSettings,
+    WorkerInfo,
+    unfit_reason,
+    unpack,
+    worker_info,
+)
 
 
 @pytest.fixture(scope="module")

@@ -23,8 +23,8 @@ from pmbnn.experiment.plugins import Source
 from pmbnn.fitting.helpers import deferred_interrupts
 from pmbnn.fitting.workers import Event, Progressed
 from pmbnn.results.store import WRITER, Results
-from pmbnn.sweep.cluster.child import RunSettings, WorkerInfo
 from pmbnn.sweep.cluster.jobs import SubmittedJobs
+from pmbnn.sweep.cluster.worker import RunSettings, WorkerInfo, end_session, worker_info
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -236,8 +236,6 @@ def look_for_workers(
     client: "Client", settings: RunSettings, described: dict[str, WorkerInfo]
 ) -> tuple[WorkerInfo, ...]:
     """The workers that are there; new ones are asked for descriptions, which are kept."""
-    from pmbnn.sweep.cluster.worker import worker_info
-
     addresses = list(client.scheduler_info()["workers"])
     if new := [address for address in addresses if address not in described]:
         answers = client.run(worker_info, settings, workers=new, on_error="return")
@@ -276,7 +274,6 @@ class Cluster:
         """What other threads report: workers, progress, and jobs that are done."""
         self._watch: threading.Thread | None = None
         self._has_ended = threading.Event()
-        self._silent_since: float | None = None
 
     @property
     def threads(self) -> int:
@@ -331,8 +328,6 @@ class Cluster:
 
     def _watch_workers(self) -> None:
         """Report the workers whenever they have changed; in the end have their processes end."""
-        from pmbnn.sweep.cluster.worker import end_session
-
         described: dict[str, WorkerInfo] = {}
         last: tuple[WorkerInfo, ...] | None = None
         while not self._has_ended.is_set():
@@ -381,11 +376,11 @@ class Cluster:
                         message = self._message()
                     self._check_scheduler()
                     match message:
-                        case (int(number), future):
-                            yield from submitted.receive(number, future)
+                        case (int(number), future, result):
+                            yield from submitted.receive(number, future, result)
                         case tuple():
                             self.pool.update(message, self.say)
-                            yield from submitted.receive_stranded()
+                            submitted.cancel_stranded()
                         case Progressed(job) if job in submitted.running:
                             yield message
             except Exception:
@@ -404,13 +399,8 @@ class Cluster:
             return None
 
     def _check_scheduler(self) -> None:
-        """Raise ClusterLostError if the scheduler has not answered for long."""
-        if self.client.status == "running":
-            self._silent_since = None
-            return
-        now = time.monotonic()
-        self._silent_since = self._silent_since or now
-        if self.client.status == "closed" or now - self._silent_since > PATIENCE:
+        """Raise ClusterLostError once the client has given up to connect to the scheduler again."""
+        if self.client.status in ("closing", "closed"):
             raise ClusterLostError(
                 f"the scheduler {self._address} does not answer any more: finished cells are kept; "
                 "the same command goes on from here."

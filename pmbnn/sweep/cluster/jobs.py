@@ -5,13 +5,13 @@ import io
 import pickle
 import tarfile
 import time
-import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pmbnn.core.errors import reason_of
 from pmbnn.data import DataError, DatasetSpec
 from pmbnn.data.base import found_files
 from pmbnn.data.ood import OodSpec
@@ -20,7 +20,8 @@ from pmbnn.fitting.workers import Event, Finished, Stored
 from pmbnn.results.present import StorageError
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import Results
-from pmbnn.sweep.cluster.child import (
+from pmbnn.sweep.cluster import worker
+from pmbnn.sweep.cluster.worker import (
     DataFile,
     PackedCell,
     RemoteTask,
@@ -38,27 +39,22 @@ if TYPE_CHECKING:
 JOBS_PER_WORKER = 2
 """Submitted jobs per worker, so that it has its next job when it is done with one.
 
-No more, for Dask counts the death of a worker against every job that it has. No fewer, for a
-cluster that adapts its size must see more jobs than it has workers.
+No more, for Dask counts the death of a worker against every job that it has, and assigns all jobs
+at once that may not run everywhere. No fewer, for a cluster that adapts its size must see more jobs
+than it has workers.
 """
 
 JOBS_WITHOUT_WORKERS = 32
 """Submitted jobs while there is no worker, which a cluster may start when it has jobs."""
 
 LOST = 20
-"""Times that a job is submitted whose result never arrives."""
+"""Times that a job is submitted whose data are lost with workers."""
 
 DAMAGED = 3
 """Times that a job is run whose cells arrive damaged."""
 
-ARRIVAL = 60.0
-"""Seconds that a result may take to arrive."""
-
 VISIBLE = 60.0
 """Seconds within which a cell that a worker stored must be seen: shared file systems lag."""
-
-UNDONE = ("pending", "lost")
-"""States of a Dask future without a result."""
 
 
 class SubmittedJobs:
@@ -118,29 +114,36 @@ class SubmittedJobs:
             self.client.cancel([future for future, _ in self.running.values()], force=True)
 
     def _submit(self, number: int, addresses: list[str]) -> None:
-        from pmbnn.sweep.cluster.worker import run_task
-
         job = self.jobs[number]
         files = self._files(job)
         task = RemoteTask(
             self.settings,
             number,
-            job.group,
             pickle.dumps(job),
             self.plugins,
             tuple(files),
             self.pool.cores,
         )
         future = self.client.submit(
-            run_task,
+            worker.run_task,
             task,
             *[self._scatter(file, content) for file, content in files.items()],
-            key=f"pmbnn-job-{uuid.uuid4().hex}",
             workers=addresses or None,
             pure=False,
         )
         self.running[number] = future, addresses
-        future.add_done_callback(lambda done: self.cluster.inbox.put((number, done)))
+        self.client.loop.add_callback(self._collect, number, future)
+
+    async def _collect(self, number: int, future: "Future") -> None:
+        """Report a result, the error of its task, or None if it is lost with what it needs.
+
+        Dask runs a task again whose result alone is lost.
+        """
+        try:
+            result = await self.client.gather(future, asynchronous=True)
+        except Exception as error:
+            result = error if future.status == "error" else None
+        self.cluster.inbox.put((number, future, result))
 
     def _files(self, job: "JobTask") -> dict[DataFile, bytes]:
         """Files that are sent along with a job, and their contents.
@@ -164,60 +167,51 @@ class SubmittedJobs:
             scattered[file.key] = self.client.scatter(content)
         return scattered[file.key]
 
-    def receive_stranded(self) -> Iterator[Event]:
-        """Give up futures that are restricted to workers which are all gone.
+    def cancel_stranded(self) -> None:
+        """Cancel futures that are restricted to workers which are all gone.
 
         Dask would wait for their addresses, which no other worker ever has.
         """
         there = {worker.address for worker in self.pool.workers}
-        for number, (future, addresses) in list(self.running.items()):
-            if addresses and there.isdisjoint(addresses):
-                yield from self.receive(number, future)
+        stranded = [
+            future
+            for future, addresses in self.running.values()
+            if addresses and there.isdisjoint(addresses)
+        ]
+        if stranded:
+            self.client.cancel(stranded, force=True)
 
-    def receive(self, number: int, future: "Future") -> Iterator[Event]:
-        """Events of a future that is done, or given up."""
-        if self.running.get(number, (None,))[0] is not future:
-            return  # the job was submitted again meanwhile
-        del self.running[number]
-        yield from self._events(number, future)
-        if future.status in UNDONE:
-            # The job has another future now: Dask may run this one again, or may not.
-            self.client.cancel([future], force=True)
-        future.release()
-
-    def _events(self, number: int, future: "Future") -> Iterator[Event]:
+    def receive(self, number: int, future: "Future", result: object) -> Iterator[Event]:
+        """Events of a job whose future has a result, an error of its task, or None."""
         from distributed import KilledWorker
 
-        try:
-            if future.status in UNDONE:
-                raise TimeoutError("its result was lost with its worker")
-            result = future.result(timeout=ARRIVAL)
-        except KilledWorker as error:
-            # Dask blames every job of a worker; one that runs by itself has only itself to blame.
-            if number == self._alone:
-                workers = error.allowed_failures + 1
-                yield Finished(number, f"{workers} workers died while they had it")
-            else:
+        if self.running.get(number, (None,))[0] is not future:
+            return  # of an earlier call
+        del self.running[number]
+        match result:
+            case WorkerInfo():
+                self.waiting.append(number)
+                self.pool.leave_out(result, self.cluster.say)
+            case TaskResult() if result.missing:
+                yield from self._send_data(number, result)
+            case TaskResult():
+                yield from self._store(number, result)
+            case StorageError():
+                raise result  # of no worker: none of them can write there
+            case KilledWorker() if number != self._alone:
+                # Dask blames every job of a worker; one alone has only itself to blame.
                 self.retry_alone.append(number)
-            return
-        except Exception as error:
-            # The result was lost on its way, or data that the job needs were.
-            self.cluster.scattered.clear()
-            most = 1 if future.status == "error" else LOST
-            yield from self._repeat(number, most, _first_line(error))
-            return
-        if isinstance(result, WorkerInfo):
-            self.waiting.append(number)
-            self.pool.leave_out(result, self.cluster.say)
-        elif result.full is not None:
-            raise StorageError(result.full)  # of no worker: none of them can write there
-        elif result.missing:
-            yield from self._send_data(number, result)
-        else:
-            yield from self._store(number, result)
+            case KilledWorker():
+                workers = result.allowed_failures + 1
+                yield Finished(number, f"{workers} workers died while they had it")
+            case Exception():
+                yield Finished(number, reason_of(result))
+            case None:
+                self.cluster.scattered.clear()
+                yield from self._repeat(number, LOST, "its data were lost with workers")
 
     def _repeat(self, number: int, most: int, reason: str) -> Iterator[Event]:
-        """Have a job submitted again; after `most` times in vain it ends, for that reason."""
+        """Submit a job again; after `most` times it ends, for that reason."""
         self._repeats[number, most] += 1
         if self._repeats[number, most] < most:
             self.waiting.append(number)
@@ -233,7 +227,7 @@ class SubmittedJobs:
             for fingerprint in result.missing:
                 self._needed[fingerprint] = pack_dataset(specs[fingerprint], fingerprint)
         except Exception as error:  # of a user-defined data set
-            yield Finished(number, _first_line(error))
+            yield Finished(number, reason_of(error))
             return
         reason = f"{result.worker}: {next(iter(result.missing.values()))}"
         yield from self._repeat(number, DAMAGED, reason)
@@ -249,10 +243,6 @@ class SubmittedJobs:
         for record in records:
             yield Stored(number, record)
         yield Finished(number, result.died, result.seconds)
-
-
-def _first_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
 # Cells that come back

@@ -1,6 +1,9 @@
-"""What runs in a Dask worker: it passes a job to its process and returns what the job stored.
+"""What runs on a Dask worker: its task, which passes a job to a process, and that process.
 
-A worker has one thread, and one process for each sweep, which stays for the next job.
+A worker has one thread, and one process for each sweep, which stays for the next job. The process
+is the worker's own, so that XLA's flags are set before JAX is imported, compiled programs are kept
+between jobs, and a crash of compiled code ends no worker. Dask is imported where it is needed: the
+process needs none of it.
 """
 
 import io
@@ -15,49 +18,204 @@ import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import dask
-from distributed import Reschedule, Worker, get_worker
-
+from pmbnn.core.errors import reason_of
+from pmbnn.core.machine import CPU, machine_kind
+from pmbnn.data.base import copies
 from pmbnn.experiment.plan import decisive_versions
+from pmbnn.experiment.plugins import Source, load_sources
 from pmbnn.fitting.helpers import with_variables
-from pmbnn.fitting.workers import SINGLE_THREADED, Finished, Progressed, Stored, ended_by
+from pmbnn.fitting.workers import (
+    SINGLE_THREADED,
+    Finished,
+    Progressed,
+    Stored,
+    _serve,
+    ended_by,
+)
+from pmbnn.results.present import StorageError
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import RECORD, WRITER, Results
-from pmbnn.sweep.cluster.child import (
-    DataFile,
-    PackedCell,
-    RemoteTask,
-    RunSettings,
-    TaskResult,
-    WorkerInfo,
-)
 
-SERVE = "from pmbnn.sweep.cluster.child import serve"
-"""What the process imports before it serves."""
+if TYPE_CHECKING:
+    from distributed import Worker
+
+    from pmbnn.fitting.fit import GroupPrograms
+    from pmbnn.fitting.tasks import JobTask
+
+IDLE = 300.0
+"""Seconds without a job after which a process ends: it holds half a gigabyte."""
+
+SERVE = "from pmbnn.sweep.cluster.worker import serve"
+"""What a process imports before it serves."""
 
 LARGE = "pmbnn-large"
 """Dask resource of the workers that large networks run on, where some have it."""
 
 CHECK_EVERY = 1.0
-"""Seconds between two checks whether a job is still wanted."""
+"""Seconds at most between two checks whether a job is still wanted."""
 
 CLOSING = ("closing", "closed", "failed")
 """States of a worker that takes its tasks with it."""
+
+# What is sent to workers and back
+
+
+@dataclass(frozen=True)
+class WorkerInfo:
+    """A worker as it describes itself.
+
+    ``cores`` are those that it may use, ``is_for_large`` is whether it is labelled for large
+    networks, ``unfit`` why it cannot be used, if it cannot, and ``is_broken`` whether that is an
+    I/O error of its machine, such as a full disk. A worker that replaces it has another address.
+    """
+
+    address: str
+    host: str = ""
+    cores: tuple[int, ...] = ()
+    is_for_large: bool = False
+    unfit: str | None = None
+    is_broken: bool = False
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """What the tasks of a sweep have in common.
+
+    ``session`` identifies the sweep, ``versions`` are the coordinator's, ``machine`` is the kind of
+    its machine. ``folder`` is the results folder where workers write it themselves, ``writer`` the
+    content of its lock file; None where cells are sent back. ``progress_every`` is the least number
+    of seconds between two reports of progress of a job.
+    """
+
+    session: str
+    versions: Mapping[str, str]
+    machine: str = ""
+    single_threaded: bool = True
+    folder: Path | None = None
+    writer: str = ""
+    progress_every: float = 0.5
+
+    @property
+    def topic(self) -> str:
+        """Topic of Dask's events under which progress is reported."""
+        return f"pmbnn-{self.session}"
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A file or folder that is sent to workers which cannot read it themselves.
+
+    ``key`` is the digest of its content, ``setting`` its path as data sets name it. Rows that were
+    read already have no such path but a ``fingerprint``.
+    """
+
+    key: str
+    name: str
+    setting: str | None = None
+    fingerprint: str | None = None
+
+
+@dataclass(frozen=True)
+class PackedCell:
+    """A finished cell: the text of its record, and its files unless the worker stored them."""
+
+    record: str
+    files: Mapping[str, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TaskResult:
+    """Result of a task: finished cells, seconds of stages by name, and what went wrong.
+
+    ``died`` says how the process died, ``missing`` why data sets could not be read, by fingerprint,
+    so that nothing was run.
+    """
+
+    worker: str
+    cells: tuple[PackedCell, ...] = ()
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    died: str | None = None
+    missing: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RemoteTask:
+    """A job as it is sent to a worker, and from there to the worker's process.
+
+    The job is pickled once more, so that the scheduler and the worker need none of the classes
+    that it is made of, such as those of plugins (``sources``). The contents of ``files`` are
+    further arguments of the Dask task; the worker fills in the ``paths`` where it has put them.
+    ``cores`` has the core that a worker's process is bound to, by address of the worker.
+    """
+
+    settings: RunSettings
+    number: int
+    pickled: bytes
+    sources: tuple[Source, ...] = ()
+    files: tuple[DataFile, ...] = ()
+    cores: Mapping[str, int] = field(default_factory=dict)
+    paths: tuple[Path, ...] = ()
+
+    def run(
+        self,
+        folder: Path,
+        stored: "Callable[[CellRecord | dict[str, str]], None]",
+        programs: "GroupPrograms | None" = None,
+    ) -> "GroupPrograms | None":
+        """Run the job; or report why data sets are missing, by fingerprint, and run nothing."""
+        load_sources(self.sources)
+        placed = list(zip(self.files, self.paths, strict=True))
+        with copies({file.setting: path for file, path in placed if file.setting is not None}):
+            job = pickle.loads(self.pickled)
+            rows = {file.fingerprint: path for file, path in placed if file.fingerprint}
+            if reasons := _missing_data(job, rows):
+                stored(reasons)
+                return programs
+            return self._with_machine(job).run(folder, stored, programs)
+
+    def _with_machine(self, job: "JobTask") -> "JobTask":
+        """The job, whose records name the kind of this machine if it is another."""
+        kind = machine_kind()
+        if kind == self.settings.machine:
+            return job
+        return replace(job, cells=tuple(replace(task, machine=kind) for task in job.cells))
+
+
+def _missing_data(job: "JobTask", rows: Mapping[str, Path]) -> dict[str, str]:
+    """Why data of a job cannot be read here, by fingerprint; `rows` were sent along."""
+    from pmbnn.fitting import job as fitting
+
+    reasons: dict[str, str] = {}
+    for task in job.tasks:
+        path = rows.get(task.fingerprint)
+        try:
+            if path is not None:
+                fitting.receive_dataset(
+                    task.fingerprint, lambda path=path: pickle.loads(path.read_bytes())
+                )
+            fitting.load_dataset(task)
+        # Whatever a user-defined data set raises where its files are missing.
+        except Exception as error:
+            reasons[task.fingerprint] = reason_of(error)
+    if reasons:
+        fitting.forget_datasets()
+    return reasons
+
 
 # Whether this worker can be used
 
 worker_versions = cache(decisive_versions)
 
 
-def worker_info(settings: RunSettings, dask_worker: Worker) -> WorkerInfo:
+def worker_info(settings: RunSettings, dask_worker: "Worker") -> WorkerInfo:
     """Description of this worker, which the coordinator asks for by `Client.run`."""
     cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ()
     return WorkerInfo(
@@ -129,7 +287,7 @@ _ENDED: set[str] = set()
 """Sessions that have ended; a job of one may still be running or about to begin."""
 
 
-def end_session(session: str, dask_worker: Worker) -> None:
+def end_session(session: str, dask_worker: "Worker") -> None:
     """End the process of a sweep, as soon as the worker's thread is free to do it."""
     _ENDED.add(session)
     dask_worker.executors["default"].submit(_end_child, (dask_worker.address, session))
@@ -140,7 +298,7 @@ def _end_child(key: tuple[str, str]) -> None:
         child.end()
 
 
-def _find_child(worker: Worker, task: RemoteTask) -> Child:
+def _find_child(worker: "Worker", task: RemoteTask) -> Child:
     """The process of a worker for a sweep, started if there is none."""
     key = worker.address, task.settings.session
     child = _CHILDREN.get(key)
@@ -150,7 +308,7 @@ def _find_child(worker: Worker, task: RemoteTask) -> Child:
     return child
 
 
-def _start_child(worker: Worker, task: RemoteTask) -> Child:
+def _start_child(worker: "Worker", task: RemoteTask) -> Child:
     """Start a process out of reach of the terminal's Ctrl-C, which is the coordinator's."""
     settings, scratch = task.settings, _scratch_folder(worker)
     scratch.mkdir(parents=True, exist_ok=True)
@@ -174,12 +332,14 @@ def _start_child(worker: Worker, task: RemoteTask) -> Child:
     return Child(process, connection, folder, settings.single_threaded)
 
 
-def _scratch_folder(worker: Worker) -> Path:
+def _scratch_folder(worker: "Worker") -> Path:
     return Path(worker.local_directory) / "pmbnn"
 
 
 def _environment(settings: RunSettings) -> dict[str, str]:
     """The environment that processes of one machine have, without the variables that Dask sets."""
+    import dask
+
     preset = dask.config.get("distributed.nanny.pre-spawn-environ", {})
     kept = {k: v for k, v in os.environ.items() if str(preset.get(k)) != v}
     kept["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
@@ -206,10 +366,14 @@ def run_task(task: RemoteTask, *contents: bytes) -> TaskResult | WorkerInfo:
     ------
     Reschedule
         If the process was asked to end, as on a machine that is taken away.
+    StorageError
+        If the folder that workers share is full.
     """
-    worker, session = get_worker(), task.settings.session
+    from distributed import Reschedule, get_worker
+
+    worker, settings = get_worker(), task.settings
     # A worker that has just come gets tasks before the coordinator has asked it.
-    if unfit := unfit_reason(task.settings, worker.state.nthreads):
+    if unfit := unfit_reason(settings, worker.state.nthreads):
         return WorkerInfo(worker.contact_address, unfit=unfit)
     try:
         paths = unpack(task.files, contents, _scratch_folder(worker) / "data")
@@ -217,38 +381,38 @@ def run_task(task: RemoteTask, *contents: bytes) -> TaskResult | WorkerInfo:
         try:
             return _run(worker, child, replace(task, paths=paths))
         finally:
-            if child.is_dead or session in _ENDED:
-                _end_child((worker.address, session))
+            if child.is_dead or settings.session in _ENDED:
+                _end_child((worker.address, settings.session))
     except Reschedule:
         raise
     # Of this machine's disk or memory: the job runs elsewhere.
     except Exception as error:
-        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        is_named = isinstance(error, StorageError)
+        if is_named and settings.folder is not None and error.is_full(settings.folder):
+            raise
+        reason = str(error) if is_named else reason_of(error)
         return WorkerInfo(worker.contact_address, unfit=reason, is_broken=True)
 
 
-def _run(worker: Worker, child: Child, task: RemoteTask) -> TaskResult | WorkerInfo:
+def _run(worker: "Worker", child: Child, task: RemoteTask) -> TaskResult:
     """Run a job in a process, passing on its progress."""
-    key, settings = worker.get_current_task(), task.settings
-    result, cells = TaskResult(worker.address), []
-    checked, reported, is_silent = time.monotonic(), -math.inf, True
+    settings, cells = task.settings, []
+    result = TaskResult(worker.address)
+    reported, is_silent = -math.inf, True
     try:
         with suppress(OSError):  # of a process that has just died, which shows below
             child.connection.send(task)
         while True:
-            now = time.monotonic()
-            if now - checked >= CHECK_EVERY:
-                checked = now
-                if not _is_wanted(worker, key, settings.session):
-                    child.end()
-                    return replace(result, died="the job was cancelled")
+            if settings.session in _ENDED or worker.status.name in CLOSING:
+                child.end()
+                return replace(result, died="the job was cancelled")
             event = child.receive()
             is_silent = is_silent and event is None
             match event:
                 case None:
                     pass
                 case Progressed():
-                    if now - reported >= settings.progress_every:
+                    if (now := time.monotonic()) - reported >= settings.progress_every:
                         reported = now
                         progress = replace(event, job=task.number)
                         worker.log_event(settings.topic, pickle.dumps(progress))
@@ -259,9 +423,7 @@ def _run(worker: Worker, child: Child, task: RemoteTask) -> TaskResult | WorkerI
                 case Finished(seconds=seconds):
                     return replace(result, cells=tuple(cells), seconds=seconds)
                 case fault:
-                    if settings.folder is not None and fault.is_full(settings.folder):
-                        return replace(result, full=str(fault))
-                    return WorkerInfo(worker.contact_address, unfit=str(fault), is_broken=True)
+                    raise fault
     except EOFError:
         child.connection.close()
         status = child.process.wait()
@@ -269,15 +431,10 @@ def _run(worker: Worker, child: Child, task: RemoteTask) -> TaskResult | WorkerI
     # was idle for long may end just as it is sent a job.
     taken_away = status == -signal.SIGTERM or (status == 0 and is_silent)
     if taken_away and settings.session not in _ENDED:
+        from distributed import Reschedule
+
         raise Reschedule
     return replace(result, cells=tuple(cells), died=ended_by(status))
-
-
-def _is_wanted(worker: Worker, key: Any, session: str) -> bool:
-    """Whether somebody waits for a task: Dask does not stop one that is running."""
-    task = worker.state.tasks.get(key)
-    is_cancelled = task is None or task.state == "cancelled" or session in _ENDED
-    return not is_cancelled and worker.status.name not in CLOSING
 
 
 def _packed(record: CellRecord, folder: Path, settings: RunSettings) -> PackedCell:
@@ -305,3 +462,22 @@ def unpack(files: Sequence[DataFile], contents: Sequence[bytes], folder: Path) -
             os.replace(part, place)
         paths.append(place / file.name)
     return tuple(paths)
+
+
+# The process, which imports no Dask
+
+
+class ChildConnection(Connection):
+    """The process's end of its connection, which takes long silence for the end."""
+
+    def recv(self) -> Any:
+        """Return the next message; EOFError if there is none for `IDLE` seconds."""
+        if not self.poll(IDLE):
+            raise EOFError
+        return super().recv()
+
+
+def serve(descriptor: int) -> None:
+    """Receive a folder, then run jobs until the other end of the connection closes."""
+    connection = ChildConnection(descriptor)
+    _serve(connection, connection.recv(), (), CPU)
