@@ -48,7 +48,7 @@ def peer(script: str, python: list[str], problem: Path, folder: Path):
 
 def plan(only: list[str]) -> tuple[int, int]:
     """Numbers of fits and of programs: one a group and number of rows."""
-    from pmbnn.experiment.plan import select_cells
+    from pmbnn.experiment.selection import select_cells
 
     experiment = load_experiment(EXPERIMENT)
     wanted = select_cells(list(experiment.cells), [f"sweep={SWEEP}", *only])

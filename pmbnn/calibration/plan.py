@@ -26,7 +26,7 @@ from pmbnn.inference.samplers.settings import Mclmc
 from pmbnn.prediction.progress import duration
 
 if TYPE_CHECKING:
-    from pmbnn.fitting.fit import GroupPrograms
+    from pmbnn.fitting.programs import GroupPrograms
 
 type Truths = Literal["prior", "posterior"]
 

@@ -20,9 +20,10 @@ from pmbnn.core.errors import reason_of
 from pmbnn.core.stages import stage
 from pmbnn.data.arrays import Dataset, Rows
 from pmbnn.experiment.plan import group_key, settings_digest, width
-from pmbnn.fitting.fit import GroupPrograms, best_restart, graph_model
 from pmbnn.fitting.job import load_dataset, raise_fault
+from pmbnn.fitting.programs import GroupPrograms, graph_model
 from pmbnn.fitting.sampling import sample_job
+from pmbnn.fitting.select import best_restart
 from pmbnn.inference.engines import ENGINES
 from pmbnn.inference.guides import Guide
 from pmbnn.inference.result import Fit, PrngKeys, Replica, derive_keys

@@ -29,7 +29,8 @@ from pmbnn.data.base import DEFAULT_LIKELIHOODS, DatasetSpec
 from pmbnn.experiment.cells import ENGINES, Cell
 from pmbnn.experiment.cost import is_large
 from pmbnn.experiment.plan import group_key
-from pmbnn.fitting.fit import GroupPrograms, fit_job
+from pmbnn.fitting.fit import fit_job
+from pmbnn.fitting.programs import GroupPrograms
 from pmbnn.fitting.sampling import sample_job
 from pmbnn.inference.samplers.settings import Sampling
 from pmbnn.inference.settings import Inference

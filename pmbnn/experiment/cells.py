@@ -26,7 +26,7 @@ from pmbnn.prediction.settings import Predict
 
 if TYPE_CHECKING:
     from pmbnn.experiment.expand import Sweep
-    from pmbnn.experiment.plugins import Source
+    from pmbnn.experiment.plugin_files import Source
 
 
 ENGINES: Registry[Inference | Sampling] = Registry(

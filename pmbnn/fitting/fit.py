@@ -6,11 +6,10 @@ prior) and the score that ranks cells come from fits on part of the training row
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pymc as pm
 
 from pmbnn.core.display import Summarised
 from pmbnn.core.spec import Tune
@@ -18,188 +17,26 @@ from pmbnn.core.stages import staged
 from pmbnn.data.arrays import Dataset, Rows
 from pmbnn.experiment.cells import Cell
 from pmbnn.experiment.plan import settings_digest
-from pmbnn.inference.advi import Program
+from pmbnn.fitting.programs import GroupPrograms
+from pmbnn.fitting.select import (
+    Selection,
+    best_restart,
+    restart_weights,
+    search_learning_rate,
+    select_scale,
+)
 from pmbnn.inference.engines import ENGINES
-from pmbnn.inference.flat import ModelGraphs, model_graphs
 from pmbnn.inference.groups import Checkpoints
 from pmbnn.inference.guides import Guide
-from pmbnn.inference.log_density import build_log_density
 from pmbnn.inference.result import Fit, Replica, derive_keys
 from pmbnn.inference.samplers.chains import Samples
-from pmbnn.inference.samplers.run import build_sampler
-from pmbnn.models.build import build_model, model_data
-from pmbnn.models.priors import Fixed, Hyperprior
+from pmbnn.models.build import model_data
+from pmbnn.models.priors import Hyperprior
 from pmbnn.prediction.class_probabilities import Predictive, Weights
 from pmbnn.prediction.draws import DrawSource, GuideDraws
-from pmbnn.prediction.leave_one_out import stacking_weights
 from pmbnn.prediction.posterior import source_of_draws
 from pmbnn.prediction.predictor import Predictor
 from pmbnn.results.record import LearningRateSearch
-
-# Choices before a fit: a learning rate by short fits, scale and restart by held-out rows
-#
-# No test row is seen here.
-
-
-SHORT_FIT = 0.1
-"""Length of the short fits of a learning rate, in lengths of a whole one."""
-
-REPEATS = 3
-"""Short fits of each candidate, as far as they fill one program."""
-
-
-def search_learning_rate(
-    program: Program,
-    fit: Callable[..., list[Fit]],
-    candidates: tuple[float, ...],
-    replica: Callable[[float, int, int], Replica],
-) -> LearningRateSearch:
-    """Short fits at every candidate, as further replicas of the group's program.
-
-    Parameters
-    ----------
-    replica
-        The replica to fit at a rate, as the given repeat of the given candidate.
-
-    Returns
-    -------
-    LearningRateSearch
-        A candidate one of whose fits diverged has the ELBO −∞. The candidate of highest ELBO is
-        chosen, the lowest rate if every one diverged.
-    """
-    repeats = max(1, min(REPEATS, program.width // len(candidates)))
-    replicas = [
-        replica(rate, number, repeat)
-        for number, rate in enumerate(candidates)
-        for repeat in range(repeats)
-    ]
-    fits = fit(program, replicas, steps=max(1, round(SHORT_FIT * program.steps)))
-    elbo = np.array([-np.inf if one.failed else one.elbo for one in fits])
-    elbo = elbo.reshape(len(candidates), repeats).mean(axis=1).tolist()
-    chosen = float(candidates[int(np.argmax(elbo))])
-    return LearningRateSearch(candidates=candidates, elbo=elbo, chosen=chosen)
-
-
-@dataclass(frozen=True)
-class Selection:
-    """Scores of the candidate scales of one cell, by fits on part of its training rows.
-
-    Attributes
-    ----------
-    scales
-        Candidate scales, ``(candidate,)``; not a number where there is nothing to tune.
-    nll
-        Negative log-probability of the held-out rows, in nats an observation,
-        ``(candidate, restart)``; not a number where a fit diverged.
-    restart
-        The restart that stands for each candidate, ``(candidate,)``: that of highest ELBO, or
-        of lowest score where the ELBO means nothing.
-    """
-
-    scales: np.ndarray
-    nll: np.ndarray
-    restart: np.ndarray
-
-    @property
-    def scores(self) -> np.ndarray:
-        """One score a candidate, infinite where every fit diverged, ``(candidate,)``."""
-        chosen = np.take_along_axis(self.nll, self.restart[:, None], axis=1)[:, 0]
-        return np.where(np.isfinite(chosen), chosen, np.inf)
-
-    @property
-    def candidate(self) -> int:
-        """The candidate with the lowest score."""
-        return int(self.scores.argmin())
-
-
-def select_scale(
-    cell: Cell,
-    fits: Sequence[Fit],
-    guide: Guide,
-    kept: Rows,
-    held_out: Rows,
-    predictor: Predictor,
-) -> Selection:
-    """Scores of a cell's candidate scales on rows that their fits did not see.
-
-    Parameters
-    ----------
-    fits, guide
-        Fits to the rows `kept`, the restarts of one candidate after the other; their guide.
-    """
-    candidates, restarts = cell.hyperprior.candidates, cell.inference.restarts
-    nll = np.full((len(candidates), restarts), np.nan)
-    chosen = np.zeros(len(candidates), dtype=int)
-    for i, hyperprior in enumerate(candidates):
-        candidate_fits = fits[i * restarts : (i + 1) * restarts]
-        data = model_data(hyperprior, kept, cell.likelihood)
-        for restart in scored_restarts(candidate_fits):
-            source = GuideDraws.from_fit(guide, candidate_fits[restart])
-            nll[i, restart] = predictor.nll(source, data, held_out, cell.predict.draws)
-        if np.isfinite(nll[i]).any():
-            chosen[i] = np.nanargmin(nll[i])
-    return Selection(candidate_scales(cell), nll, chosen)
-
-
-def candidate_scales(cell: Cell) -> np.ndarray:
-    """Candidate scales of a cell, ``(candidate,)``; not a number of one that is learned."""
-    candidates = cell.hyperprior.candidates
-    return np.array([h.scale if isinstance(h, Fixed) else None for h in candidates], dtype=float)
-
-
-def scored_restarts(fits: Sequence[Fit]) -> list[int]:
-    """Which restarts of a candidate are scored: that of highest ELBO, or all if improper."""
-    finite = [i for i, fit in enumerate(fits) if not fit.failed]
-    if not finite or fits[finite[0]].status == "improper":
-        return finite
-    return [max(finite, key=lambda i: fits[i].elbo)]
-
-
-def best_restart(fits: Sequence[Fit], selection: Selection | None) -> int | None:
-    """The restart a cell predicts with: highest final ELBO, or lowest score if improper."""
-    finite = [i for i, fit in enumerate(fits) if not fit.failed]
-    if not finite:
-        return None
-    if fits[finite[0]].status == "improper" and selection is not None:
-        scores = np.nan_to_num(selection.nll[selection.candidate], nan=np.inf)
-        return min(finite, key=lambda i: scores[i])
-    return max(finite, key=lambda i: fits[i].elbo)
-
-
-def restart_weights(
-    fits: Sequence[Fit],
-    best: int | None,
-    mixture: str,
-    log_likelihood: Callable[[Fit], np.ndarray] | None = None,
-) -> tuple[float, ...]:
-    """Weights of the restarts in a cell's predictions.
-
-    ``best`` takes one restart; ``equal`` all with equal weights; ``elbo`` weights in proportion to
-    exp(ELBO), the optimum of a mixture whose components hardly overlap; ``stacked`` weights of
-    highest leave-one-out log score on the training rows. Where the ELBO means nothing (an improper
-    prior) or compares no masses (a point), ``elbo`` is ``equal``.
-
-    Parameters
-    ----------
-    log_likelihood
-        Log-likelihood of the training rows at a fit's draws, ``(draw, observation)``, nats; needed
-        for ``stacked``.
-
-    References
-    ----------
-    Zobay (2014), Variational Bayesian inference with Gaussian-mixture approximations,
-    section 2, for components without overlap.
-    """
-    finite = np.array([not fit.failed for fit in fits])
-    if best is None or mixture == "best":
-        return tuple(float(i == best) for i in range(len(fits)))
-    weights = finite.astype(float)
-    if mixture == "elbo" and fits[best].status != "improper" and fits[best].scale.any():
-        weights[finite] = np.exp([fit.elbo - fits[best].elbo for fit in fits if not fit.failed])
-    if mixture == "stacked":
-        weights[finite] = stacking_weights([log_likelihood(f) for f in fits if not f.failed])
-    return tuple(float(w) for w in weights / weights.sum())
-
 
 # A fitted or sampled cell: sources of posterior draws with weights, and how they were found
 
@@ -320,94 +157,6 @@ def single_draws_of_mixture(
     }
 
 
-# Compiled programs of a group of cells
-
-
-@dataclass(frozen=True)
-class GroupPrograms:
-    """Programs, models and searches of a group of cells, each made once, when first needed.
-
-    All cells of a group have one graph: the first that needs a program builds it for all.
-
-    Attributes
-    ----------
-    group
-        Name of the group.
-    width
-        Replicas that a program fits at once.
-    """
-
-    group: str
-    width: int
-    _built: dict[object, object] = field(default_factory=dict, init=False, repr=False)
-
-    def program(self, cell: Cell, rows: Rows, max_rows: int | None = None):
-        """The program that fits or samples the group's cells on these rows.
-
-        Parameters
-        ----------
-        max_rows
-            Number of rows of the largest fits of the group, if there are smaller ones: one program
-            runs all of them, if the model allows it.
-        """
-        if max_rows is not None:
-            shared = self._once(
-                ("program", max_rows, "fewer rows"),
-                lambda: self._build(cell, rows, max_rows, allow_fewer_rows=True),
-            )
-            if shared.supports(len(rows)):
-                return shared
-        return self._once(("program", len(rows)), lambda: self._build(cell, rows, len(rows)))
-
-    @staged("build")
-    def _build(self, cell: Cell, rows: Rows, count: int, **how):
-        graphs = self._graphs(cell, rows)
-        if cell.is_sampled:
-            return build_sampler(build_log_density(graphs, count), cell.inference)
-        build_program = ENGINES[cell.inference.engine].build_program
-        return build_program(graphs, cell.inference, count, self.width, **how)
-
-    def predictor(self, cell: Cell, rows: Rows, dtype: str = "float32") -> Predictor:
-        """The predictor of the group's model; in single precision, probabilities round to one."""
-
-        @staged("build")
-        def build():
-            return Predictor(self._graphs(cell, rows), cell.likelihood, dtype)
-
-        return self._once(("predictor", dtype), build)
-
-    def other(self, group: str, width: int) -> "GroupPrograms":
-        """Programs of another group, kept as long as these."""
-        return self._once(("other", group), lambda: GroupPrograms(group, width))
-
-    def search(self, find: Callable[[], LearningRateSearch]) -> LearningRateSearch:
-        """The group's search for a learning rate, which the first job makes."""
-        return self._once("search", find)
-
-    def model(self, cell: Cell, rows: Rows) -> pm.Model:
-        """The group's model on one row, with the names of these rows' features and outputs.
-
-        Its values belong to no cell: data sets and scales of a group differ in values alone.
-        """
-        names = rows.features, rows.classes, rows.target_names
-        return self._once(("model", *names), lambda: graph_model(cell, rows))
-
-    def _graphs(self, cell: Cell, rows: Rows) -> ModelGraphs:
-        """Graphs of the group's model, from which all of its programs are made."""
-        return self._once("graphs", lambda: model_graphs(self.model(cell, rows)))
-
-    def _once(self, key: object, build: Callable[[], object]):
-        if key not in self._built:
-            self._built[key] = build()
-        return self._built[key]
-
-
-def graph_model(cell: Cell, rows: Rows) -> pm.Model:
-    """A cell's model on one row, for its graph: the data of a fit are handed in separately."""
-    hyperprior = cell.hyperprior.candidates[0]
-    return build_model(cell.network, cell.prior, hyperprior, cell.likelihood, rows.take([0]))
-
-
 # Accuracy on rows that no fit sees, while fits are running
 
 
@@ -472,6 +221,9 @@ class ValidationCallback:
         correct = predictor.predict([source], [1.0], replica.data, x, DRAWS).n_correct(target)
         accuracy = None if correct is None else correct / len(target)
         return accuracy, time.monotonic() - start
+
+
+# The fits of a job
 
 
 def fit_job(

@@ -15,8 +15,10 @@ from pmbnn.core.stages import stage, staged
 from pmbnn.data import DataError, DatasetSpec
 from pmbnn.data.arrays import Dataset
 from pmbnn.fitting.evaluation import evaluate, importance_results
-from pmbnn.fitting.fit import GroupPrograms, InferredCell, Selection, fit_job
+from pmbnn.fitting.fit import InferredCell, fit_job
+from pmbnn.fitting.programs import GroupPrograms
 from pmbnn.fitting.sampling import sample_job
+from pmbnn.fitting.select import Selection
 from pmbnn.fitting.trace import build_trace
 from pmbnn.inference.convergence import final_mean
 from pmbnn.models.priors import Fixed

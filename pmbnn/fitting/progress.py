@@ -19,7 +19,7 @@ from pmbnn.fitting.workers import Progressed, Stored, Task, run_jobs, turns
 from pmbnn.prediction.progress import duration, is_live, live, print_lines
 
 if TYPE_CHECKING:
-    from pmbnn.experiment.plugins import Source
+    from pmbnn.experiment.plugin_files import Source
 
 SHOWN_JOBS = 8
 """Running jobs listed on a terminal."""

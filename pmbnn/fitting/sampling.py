@@ -13,7 +13,9 @@ from pmbnn.core.stages import staged
 from pmbnn.data.arrays import Dataset, Rows
 from pmbnn.experiment.cells import Cell
 from pmbnn.experiment.plan import settings_digest
-from pmbnn.fitting.fit import GroupPrograms, InferredCell, Selection, candidate_scales
+from pmbnn.fitting.fit import InferredCell
+from pmbnn.fitting.programs import GroupPrograms
+from pmbnn.fitting.select import Selection, candidate_scales
 from pmbnn.inference.groups import Checkpoints
 from pmbnn.inference.samplers.chains import Samples
 from pmbnn.inference.samplers.run import sample_posterior

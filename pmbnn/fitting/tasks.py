@@ -11,7 +11,7 @@ from pmbnn.results.present import checkpoint_name
 from pmbnn.results.record import CellRecord, StoredPlugin
 
 if TYPE_CHECKING:
-    from pmbnn.fitting.fit import GroupPrograms
+    from pmbnn.fitting.programs import GroupPrograms
 
 
 class TaskWithData(Protocol):

@@ -22,7 +22,7 @@ from pmbnn.fitting.helpers import deferred_interrupts, environment, spawning
 from pmbnn.results.present import StorageError, fault_of
 
 if TYPE_CHECKING:
-    from pmbnn.experiment.plugins import Source
+    from pmbnn.experiment.plugin_files import Source
 
 SINGLE_THREADED = {
     "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",

@@ -19,7 +19,8 @@ from rich.status import Status
 
 from pmbnn.core.spec import ORIGINS
 from pmbnn.core.stages import StageUpdate, on_progress, stage
-from pmbnn.experiment.plugins import FIGURE, OUTPUTS, TABLE, Source, experiment_parts, part_place
+from pmbnn.experiment.plugin_files import Source
+from pmbnn.experiment.plugins import FIGURE, OUTPUTS, TABLE, experiment_parts, part_place
 from pmbnn.figures import Drawing, draw_files
 from pmbnn.figures.overviews import as_file_name
 from pmbnn.fitting.progress import LOG_EVERY, JobDisplay, stage_text

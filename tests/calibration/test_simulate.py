@@ -14,8 +14,8 @@ from pmbnn.calibration.simulate import Calibration, Simulated, fixed_inputs, run
 from pmbnn.calibration.store import load_ranks
 from pmbnn.core.stages import on_progress
 from pmbnn.experiment.load import load_experiment
-from pmbnn.fitting.fit import GroupPrograms
 from pmbnn.fitting.job import load_dataset
+from pmbnn.fitting.programs import GroupPrograms
 from pmbnn.prediction.draws import GuideDraws
 from pmbnn.results.store import Results
 

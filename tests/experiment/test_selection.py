@@ -8,7 +8,7 @@ import pytest
 from pmbnn.data import Circles, Mnist, Moons
 from pmbnn.experiment.cells import Cell
 from pmbnn.experiment.load import ConfigError
-from pmbnn.experiment.plan import select_cells
+from pmbnn.experiment.selection import select_cells
 from pmbnn.inference.settings import Inference
 from pmbnn.models.likelihoods import Categorical
 from pmbnn.models.networks import Dense

@@ -13,7 +13,8 @@ from pmbnn.core.spec import METRICS
 from pmbnn.data import Mnist, Moons
 from pmbnn.experiment.cells import Cell
 from pmbnn.fitting.evaluation import FRESH_SEED, evaluate
-from pmbnn.fitting.fit import InferredCell, best_restart, restart_weights
+from pmbnn.fitting.fit import InferredCell
+from pmbnn.fitting.select import best_restart, restart_weights
 from pmbnn.inference.guides import Point
 from pmbnn.inference.result import Fit, History, derive_keys
 from pmbnn.inference.settings import Inference

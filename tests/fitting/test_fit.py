@@ -16,15 +16,10 @@ from pmbnn.data import Moons
 from pmbnn.experiment.cells import Cell
 from pmbnn.experiment.plan import settings_digest
 from pmbnn.fitting import fit as fitting
-from pmbnn.fitting import fit as of_groups
-from pmbnn.fitting.fit import (
-    GroupPrograms,
-    Selection,
-    best_restart,
-    fit_job,
-    restart_weights,
-    scored_restarts,
-)
+from pmbnn.fitting import programs as group_programs
+from pmbnn.fitting.fit import fit_job
+from pmbnn.fitting.programs import GroupPrograms
+from pmbnn.fitting.select import Selection, best_restart, restart_weights, scored_restarts
 from pmbnn.inference.groups import Checkpoints
 from pmbnn.inference.guides import MeanField
 from pmbnn.inference.result import Fit, History, derive_keys
@@ -132,7 +127,7 @@ class Script(ScriptedPredictor):
 @pytest.fixture
 def script(monkeypatch):
     made = Script()
-    for module in (fitting, of_groups):
+    for module in (fitting, group_programs):
         monkeypatch.setattr(module, "ENGINES", {"compiled": made})
     return made
 

@@ -16,7 +16,9 @@ from pmbnn.data import Moons
 from pmbnn.experiment.cells import Cell
 from pmbnn.experiment.load import load_experiment
 from pmbnn.experiment.plan import search_cells
-from pmbnn.fitting.fit import GroupPrograms, fit_job, search_learning_rate
+from pmbnn.fitting.fit import fit_job
+from pmbnn.fitting.programs import GroupPrograms
+from pmbnn.fitting.select import search_learning_rate
 from pmbnn.inference.advi import build_program
 from pmbnn.inference.groups import fit
 from pmbnn.inference.result import Fit, History, Replica, derive_keys

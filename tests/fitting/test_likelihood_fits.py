@@ -8,7 +8,8 @@ from pmbnn.data import Moons, Sine
 from pmbnn.data.arrays import Rows
 from pmbnn.experiment.cells import Cell
 from pmbnn.fitting.evaluation import evaluate
-from pmbnn.fitting.fit import GroupPrograms, fit_job, graph_model
+from pmbnn.fitting.fit import fit_job
+from pmbnn.fitting.programs import GroupPrograms, graph_model
 from pmbnn.fitting.trace import build_trace
 from pmbnn.inference.advi import build_program
 from pmbnn.inference.groups import fit as fit_replicas

@@ -17,7 +17,8 @@ from scipy import stats
 from pmbnn.data import Moons, Sine
 from pmbnn.experiment.cells import Cell
 from pmbnn.fitting.evaluation import evaluate
-from pmbnn.fitting.fit import GroupPrograms, fit_job, graph_model
+from pmbnn.fitting.fit import fit_job
+from pmbnn.fitting.programs import GroupPrograms, graph_model
 from pmbnn.fitting.trace import build_trace, prediction_groups
 from pmbnn.inference.settings import Inference
 from pmbnn.models.likelihoods import (

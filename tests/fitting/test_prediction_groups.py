@@ -10,7 +10,8 @@ from pmbnn.data import Mnist
 from pmbnn.data.ood import Letters, NormalNoise, Rotated
 from pmbnn.experiment.cells import Cell
 from pmbnn.fitting.evaluation import evaluate
-from pmbnn.fitting.fit import GroupPrograms, fit_job, graph_model
+from pmbnn.fitting.fit import fit_job
+from pmbnn.fitting.programs import GroupPrograms, graph_model
 from pmbnn.fitting.trace import (
     build_trace,
     hard_images,

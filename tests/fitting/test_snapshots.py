@@ -14,7 +14,8 @@ from pmbnn.data.ood import Letters, NormalNoise
 from pmbnn.experiment.cells import Cell
 from pmbnn.fitting import job
 from pmbnn.fitting.evaluation import evaluate
-from pmbnn.fitting.fit import GroupPrograms, fit_job, graph_model
+from pmbnn.fitting.fit import fit_job
+from pmbnn.fitting.programs import GroupPrograms, graph_model
 from pmbnn.fitting.snapshots import BINS, SCORES, diagnose
 from pmbnn.inference.settings import Inference
 from pmbnn.models.likelihoods import Categorical

@@ -11,8 +11,10 @@ from pmbnn.data.arrays import Standardisation
 from pmbnn.experiment.cells import Cell
 from pmbnn.figures.regression import rows_on
 from pmbnn.fitting.evaluation import evaluate
-from pmbnn.fitting.fit import InferredCell, Selection, graph_model
+from pmbnn.fitting.fit import InferredCell
 from pmbnn.fitting.job import _selection_entry
+from pmbnn.fitting.programs import graph_model
+from pmbnn.fitting.select import Selection
 from pmbnn.fitting.trace import build_trace
 from pmbnn.inference.guides import MeanField
 from pmbnn.inference.result import Fit, History, derive_keys

@@ -15,7 +15,9 @@ from pmbnn.data import Mnist, Moons
 from pmbnn.data.arrays import Standardisation
 from pmbnn.experiment.cells import Cell
 from pmbnn.fitting.evaluation import evaluate
-from pmbnn.fitting.fit import GroupPrograms, InferredCell, fit_job, graph_model, restart_weights
+from pmbnn.fitting.fit import InferredCell, fit_job
+from pmbnn.fitting.programs import GroupPrograms, graph_model
+from pmbnn.fitting.select import restart_weights
 from pmbnn.fitting.trace import build_trace, kept_images
 from pmbnn.inference.guides import build_guide
 from pmbnn.inference.result import Fit, History, derive_keys

@@ -5,7 +5,7 @@ import yaml
 
 from pmbnn.core.errors import ConfigError
 from pmbnn.experiment.load import load_experiment
-from pmbnn.experiment.plan import select_cells
+from pmbnn.experiment.selection import select_cells
 from pmbnn.prior_predictive.plan import combinations, plan_lines, plan_priors
 
 TEXT = """

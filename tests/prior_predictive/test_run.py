@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from pmbnn.cli import app
 from pmbnn.experiment.load import load_experiment
-from pmbnn.experiment.plan import select_cells
+from pmbnn.experiment.selection import select_cells
 from pmbnn.fitting import progress
 from pmbnn.fitting.progress import RunOptions
 from pmbnn.prior_predictive import evaluate, figure

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from pmbnn.core.errors import UserError
 from pmbnn.core.machine import machine_kind
 from pmbnn.experiment.plan import decisive_versions
-from pmbnn.experiment.plugins import Source
+from pmbnn.experiment.plugin_files import Source
 from pmbnn.fitting.helpers import deferred_interrupts
 from pmbnn.fitting.workers import Event, Progressed
 from pmbnn.results.store import WRITER, Results

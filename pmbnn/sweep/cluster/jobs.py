@@ -15,7 +15,7 @@ from pmbnn.core.errors import reason_of
 from pmbnn.data import DataError, DatasetSpec
 from pmbnn.data.base import found_files
 from pmbnn.data.ood import OodSpec
-from pmbnn.experiment.plugins import Source
+from pmbnn.experiment.plugin_files import Source
 from pmbnn.fitting.workers import Event, Finished, Stored
 from pmbnn.results.present import StorageError
 from pmbnn.results.record import CellRecord

@@ -30,7 +30,8 @@ from pmbnn.core.errors import reason_of
 from pmbnn.core.machine import CPU, machine_kind
 from pmbnn.data.base import copies
 from pmbnn.experiment.plan import decisive_versions
-from pmbnn.experiment.plugins import Source, load_sources
+from pmbnn.experiment.plugin_files import Source
+from pmbnn.experiment.plugins import load_sources
 from pmbnn.fitting.helpers import with_variables
 from pmbnn.fitting.workers import (
     SINGLE_THREADED,
@@ -47,7 +48,7 @@ from pmbnn.results.store import RECORD, WRITER, Results
 if TYPE_CHECKING:
     from distributed import Worker
 
-    from pmbnn.fitting.fit import GroupPrograms
+    from pmbnn.fitting.programs import GroupPrograms
     from pmbnn.fitting.tasks import JobTask
 
 IDLE = 300.0

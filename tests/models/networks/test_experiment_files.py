@@ -4,7 +4,8 @@ import pytest
 
 from pmbnn.experiment.cells import cell_label
 from pmbnn.experiment.load import ConfigError, load_experiment, resolved_text
-from pmbnn.experiment.plan import group_key, plan_lines, select_cells, width
+from pmbnn.experiment.plan import group_key, plan_lines, width
+from pmbnn.experiment.selection import select_cells
 from pmbnn.models.networks import (
     Convolution,
     DenseLayer,

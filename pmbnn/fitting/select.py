@@ -1,0 +1,181 @@
+"""Choices of a fit: a learning rate by short fits, scale and restart by held-out rows.
+
+No test row is seen here.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pmbnn.data.arrays import Rows
+from pmbnn.experiment.cells import Cell
+from pmbnn.inference.advi import Program
+from pmbnn.inference.guides import Guide
+from pmbnn.inference.result import Fit, Replica
+from pmbnn.models.build import model_data
+from pmbnn.models.priors import Fixed
+from pmbnn.prediction.draws import GuideDraws
+from pmbnn.prediction.leave_one_out import stacking_weights
+from pmbnn.prediction.predictor import Predictor
+from pmbnn.results.record import LearningRateSearch
+
+SHORT_FIT = 0.1
+"""Length of the short fits of a learning rate, in lengths of a whole one."""
+
+
+REPEATS = 3
+"""Short fits of each candidate, as far as they fill one program."""
+
+
+def search_learning_rate(
+    program: Program,
+    fit: Callable[..., list[Fit]],
+    candidates: tuple[float, ...],
+    replica: Callable[[float, int, int], Replica],
+) -> LearningRateSearch:
+    """Short fits at every candidate, as further replicas of the group's program.
+
+    Parameters
+    ----------
+    replica
+        The replica to fit at a rate, as the given repeat of the given candidate.
+
+    Returns
+    -------
+    LearningRateSearch
+        A candidate one of whose fits diverged has the ELBO −∞. The candidate of highest ELBO is
+        chosen, the lowest rate if every one diverged.
+    """
+    repeats = max(1, min(REPEATS, program.width // len(candidates)))
+    replicas = [
+        replica(rate, number, repeat)
+        for number, rate in enumerate(candidates)
+        for repeat in range(repeats)
+    ]
+    fits = fit(program, replicas, steps=max(1, round(SHORT_FIT * program.steps)))
+    elbo = np.array([-np.inf if one.failed else one.elbo for one in fits])
+    elbo = elbo.reshape(len(candidates), repeats).mean(axis=1).tolist()
+    chosen = float(candidates[int(np.argmax(elbo))])
+    return LearningRateSearch(candidates=candidates, elbo=elbo, chosen=chosen)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Scores of the candidate scales of one cell, by fits on part of its training rows.
+
+    Attributes
+    ----------
+    scales
+        Candidate scales, ``(candidate,)``; not a number where there is nothing to tune.
+    nll
+        Negative log-probability of the held-out rows, in nats an observation,
+        ``(candidate, restart)``; not a number where a fit diverged.
+    restart
+        The restart that stands for each candidate, ``(candidate,)``: that of highest ELBO, or
+        of lowest score where the ELBO means nothing.
+    """
+
+    scales: np.ndarray
+    nll: np.ndarray
+    restart: np.ndarray
+
+    @property
+    def scores(self) -> np.ndarray:
+        """One score a candidate, infinite where every fit diverged, ``(candidate,)``."""
+        chosen = np.take_along_axis(self.nll, self.restart[:, None], axis=1)[:, 0]
+        return np.where(np.isfinite(chosen), chosen, np.inf)
+
+    @property
+    def candidate(self) -> int:
+        """The candidate with the lowest score."""
+        return int(self.scores.argmin())
+
+
+def select_scale(
+    cell: Cell,
+    fits: Sequence[Fit],
+    guide: Guide,
+    kept: Rows,
+    held_out: Rows,
+    predictor: Predictor,
+) -> Selection:
+    """Scores of a cell's candidate scales on rows that their fits did not see.
+
+    Parameters
+    ----------
+    fits, guide
+        Fits to the rows `kept`, the restarts of one candidate after the other; their guide.
+    """
+    candidates, restarts = cell.hyperprior.candidates, cell.inference.restarts
+    nll = np.full((len(candidates), restarts), np.nan)
+    chosen = np.zeros(len(candidates), dtype=int)
+    for i, hyperprior in enumerate(candidates):
+        candidate_fits = fits[i * restarts : (i + 1) * restarts]
+        data = model_data(hyperprior, kept, cell.likelihood)
+        for restart in scored_restarts(candidate_fits):
+            source = GuideDraws.from_fit(guide, candidate_fits[restart])
+            nll[i, restart] = predictor.nll(source, data, held_out, cell.predict.draws)
+        if np.isfinite(nll[i]).any():
+            chosen[i] = np.nanargmin(nll[i])
+    return Selection(candidate_scales(cell), nll, chosen)
+
+
+def candidate_scales(cell: Cell) -> np.ndarray:
+    """Candidate scales of a cell, ``(candidate,)``; not a number of one that is learned."""
+    candidates = cell.hyperprior.candidates
+    return np.array([h.scale if isinstance(h, Fixed) else None for h in candidates], dtype=float)
+
+
+def scored_restarts(fits: Sequence[Fit]) -> list[int]:
+    """Which restarts of a candidate are scored: that of highest ELBO, or all if improper."""
+    finite = [i for i, fit in enumerate(fits) if not fit.failed]
+    if not finite or fits[finite[0]].status == "improper":
+        return finite
+    return [max(finite, key=lambda i: fits[i].elbo)]
+
+
+def best_restart(fits: Sequence[Fit], selection: Selection | None) -> int | None:
+    """The restart a cell predicts with: highest final ELBO, or lowest score if improper."""
+    finite = [i for i, fit in enumerate(fits) if not fit.failed]
+    if not finite:
+        return None
+    if fits[finite[0]].status == "improper" and selection is not None:
+        scores = np.nan_to_num(selection.nll[selection.candidate], nan=np.inf)
+        return min(finite, key=lambda i: scores[i])
+    return max(finite, key=lambda i: fits[i].elbo)
+
+
+def restart_weights(
+    fits: Sequence[Fit],
+    best: int | None,
+    mixture: str,
+    log_likelihood: Callable[[Fit], np.ndarray] | None = None,
+) -> tuple[float, ...]:
+    """Weights of the restarts in a cell's predictions.
+
+    ``best`` takes one restart; ``equal`` all with equal weights; ``elbo`` weights in proportion to
+    exp(ELBO), the optimum of a mixture whose components hardly overlap; ``stacked`` weights of
+    highest leave-one-out log score on the training rows. Where the ELBO means nothing (an improper
+    prior) or compares no masses (a point), ``elbo`` is ``equal``.
+
+    Parameters
+    ----------
+    log_likelihood
+        Log-likelihood of the training rows at a fit's draws, ``(draw, observation)``, nats; needed
+        for ``stacked``.
+
+    References
+    ----------
+    Zobay (2014), Variational Bayesian inference with Gaussian-mixture approximations,
+    section 2, for components without overlap.
+    """
+    finite = np.array([not fit.failed for fit in fits])
+    if best is None or mixture == "best":
+        return tuple(float(i == best) for i in range(len(fits)))
+    weights = finite.astype(float)
+    if mixture == "elbo" and fits[best].status != "improper" and fits[best].scale.any():
+        weights[finite] = np.exp([fit.elbo - fits[best].elbo for fit in fits if not fit.failed])
+    if mixture == "stacked":
+        weights[finite] = stacking_weights([log_likelihood(f) for f in fits if not f.failed])
+    return tuple(float(w) for w in weights / weights.sum())
