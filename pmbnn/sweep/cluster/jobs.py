@@ -260,15 +260,14 @@ def store_cell(cell: PackedCell, results: Results) -> CellRecord:
     DamagedError
         If a file does not have its digest.
     """
-    record = _read_record(cell)
-    for name, file in record.files.items():
+    for name, file in cell.record.files.items():
         if not file.holds(cell.files.get(name, b"")):
-            raise DamagedError(f"{name} of {record.name} has changed on its way")
+            raise DamagedError(f"{name} of {cell.record.name} has changed on its way")
     writers = {
         name: lambda path, content=content: path.write_bytes(content)
         for name, content in cell.files.items()
     }
-    return results.save_cell(record, writers)
+    return results.save_cell(cell.record, writers)
 
 
 def find_cell(cell: PackedCell, results: Results) -> CellRecord:
@@ -279,19 +278,12 @@ def find_cell(cell: PackedCell, results: Results) -> CellRecord:
     DamagedError
         If it is not seen within `VISIBLE` seconds.
     """
-    record, deadline = _read_record(cell), time.monotonic() + VISIBLE
+    record, deadline = cell.record, time.monotonic() + VISIBLE
     while not results.is_finished(record.name):
         if time.monotonic() > deadline:
             raise DamagedError(f"the worker stored {record.name}, and it is not seen here")
         time.sleep(0.5)
     return record
-
-
-def _read_record(cell: PackedCell) -> CellRecord:
-    try:
-        return CellRecord.from_json(cell.record)
-    except ValueError as error:
-        raise DamagedError(f"the record of a cell: {error}") from error
 
 
 # Data that workers lack

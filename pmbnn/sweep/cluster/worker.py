@@ -43,7 +43,7 @@ from pmbnn.fitting.workers import (
 )
 from pmbnn.results.present import StorageError
 from pmbnn.results.record import CellRecord
-from pmbnn.results.store import RECORD, WRITER, Results
+from pmbnn.results.store import WRITER, Results
 
 if TYPE_CHECKING:
     from distributed import Worker
@@ -126,9 +126,9 @@ class DataFile:
 
 @dataclass(frozen=True)
 class PackedCell:
-    """A finished cell: the text of its record, and its files unless the worker stored them."""
+    """A finished cell: its record, and its files unless the worker stored them in their place."""
 
-    record: str
+    record: CellRecord
     files: Mapping[str, bytes] = field(default_factory=dict)
 
 
@@ -387,12 +387,12 @@ def run_task(task: RemoteTask, *contents: bytes) -> TaskResult | WorkerInfo:
     except Reschedule:
         raise
     # Of this machine's disk or memory: the job runs elsewhere.
-    except Exception as error:
-        is_named = isinstance(error, StorageError)
-        if is_named and settings.folder is not None and error.is_full(settings.folder):
+    except StorageError as fault:
+        if settings.folder is not None and fault.is_full(settings.folder):
             raise
-        reason = str(error) if is_named else reason_of(error)
-        return WorkerInfo(worker.contact_address, unfit=reason, is_broken=True)
+        return WorkerInfo(worker.contact_address, unfit=str(fault), is_broken=True)
+    except Exception as error:
+        return WorkerInfo(worker.contact_address, unfit=reason_of(error), is_broken=True)
 
 
 def _run(worker: "Worker", child: Child, task: RemoteTask) -> TaskResult:
@@ -441,13 +441,11 @@ def _run(worker: "Worker", child: Child, task: RemoteTask) -> TaskResult:
 def _packed(record: CellRecord, folder: Path, settings: RunSettings) -> PackedCell:
     """A finished cell as it is sent back, removed here unless it lies where it should."""
     if settings.folder is not None:
-        return PackedCell(record.to_json())
+        return PackedCell(record)
     results = Results(folder)
-    cell = results.cells / record.name
-    text = (cell / RECORD).read_text(encoding="utf-8")
-    files = {name: (cell / name).read_bytes() for name in record.files}
+    files = {name: (results.cells / record.name / name).read_bytes() for name in record.files}
     results.remove(record.name)
-    return PackedCell(text, files)
+    return PackedCell(record, files)
 
 
 def unpack(files: Sequence[DataFile], contents: Sequence[bytes], folder: Path) -> tuple[Path, ...]:
