@@ -45,10 +45,9 @@ if TYPE_CHECKING:
 # Functions drawn from a prior: what a network says before it has seen any data
 #
 # Draws of weights come from PyMC's own generators, which are exact for every prior that can be
-# drawn
-# from. They are interpreted: a compiler would take longer than thousands of draws. What a network
-# says with given weights does not depend on their prior, so that one compiled program serves every
-# prior and hyperprior.
+# drawn from. They are interpreted: a compiler would take longer than thousands of draws. What a
+# network says with given weights does not depend on their prior, so that one compiled program
+# serves every prior and hyperprior.
 
 
 FLAT = 0.05
@@ -321,6 +320,9 @@ def _entropy(p: np.ndarray) -> np.ndarray:
     return -np.sum(p * np.log(np.maximum(p, TINY)), axis=-1)
 
 
+# Evaluation of the prior of a cell on its data set
+
+
 type Programs = dict[tuple, PriorFunctions]
 """Compiled programs by network, likelihood and shape of the data."""
 
@@ -347,7 +349,7 @@ class PriorEvaluation(NamedTuple):
     Attributes
     ----------
     numbers
-        Numbers by name, with their Monte-Carlo errors; see `pmbnn.prior_predictive.evaluate`.
+        Numbers by name, with their Monte-Carlo errors; see `class_measures` and `number_measures`.
     groups
         Groups that figures are drawn of: ``predictions`` over the plane as a trace has it, with
         single functions beside it; or ``curve_1``, ... on lines, and ``rows``. None of images.
