@@ -30,7 +30,7 @@ from pmbnn.inference.result import Fit, PrngKeys, Replica, derive_keys
 from pmbnn.inference.samplers.run import sample_posterior
 from pmbnn.models.build import model_data
 from pmbnn.prediction.draws import GuideDraws
-from pmbnn.prediction.predictor import Predictor, functions_of
+from pmbnn.prediction.predictor import Predictor, functions_of, spread_rows
 from pmbnn.prior_predictive.evaluate import seeded_prior_draws
 from pmbnn.results.reading import scale_draws
 from pmbnn.results.store import Results
@@ -286,9 +286,7 @@ class Calibration:
         )
         if samples.chains.broken.any():
             return None
-        values = samples.chains.merged
-        spread = np.linspace(0, len(values) - 1, self.task.draws).round().astype(int)
-        return values[spread].astype(np.float64)
+        return spread_rows(samples.chains.merged, self.task.draws).astype(np.float64)
 
     def quantities(
         self, data: Mapping[str, np.ndarray], values: np.ndarray

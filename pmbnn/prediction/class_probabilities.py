@@ -154,8 +154,7 @@ class ClassProbabilities(Summarised, Predictive):
     @property
     def entropy(self) -> np.ndarray:
         """Entropy of the mean probabilities, ``(observation,)``, in nats."""
-        p = np.asarray(self.mean, np.float64)
-        return -np.sum(p * np.log(np.maximum(p, np.finfo(np.float64).tiny)), axis=-1)
+        return metrics.entropy(self.mean)
 
     @property
     def mutual_information(self) -> np.ndarray:

@@ -36,6 +36,12 @@ def accuracy(probability: np.ndarray, label: np.ndarray) -> float:
     return float(np.mean(probability.argmax(axis=1) == label))
 
 
+def entropy(probability: np.ndarray) -> np.ndarray:
+    """Entropy over the last axis, in nats."""
+    p = np.asarray(probability, np.float64)
+    return -np.sum(p * np.log(np.maximum(p, np.finfo(np.float64).tiny)), axis=-1)
+
+
 def nll(probability: np.ndarray, label: np.ndarray) -> float:
     """Negative log-probability of the label, in nats."""
     return float(-np.mean(np.log(_label_probability(probability, label))))

@@ -34,6 +34,7 @@ from pmbnn.prediction.chain_errors import jackknife_error, without_each
 from pmbnn.prediction.class_probabilities import ClassProbabilities
 from pmbnn.prediction.density import LEVEL, Density, mixture
 from pmbnn.prediction.draws import unconstrained_draws
+from pmbnn.prediction.metrics import entropy
 from pmbnn.prediction.predictor import Predictor, spread_rows
 from pmbnn.prior_predictive.store import StoredPrior, save_prior
 from pmbnn.results.store import Results
@@ -241,10 +242,10 @@ def class_measures(probability: np.ndarray) -> dict[str, float]:
     p = np.asarray(probability, np.float64)
     label = p.argmax(axis=-1)
     numbers = share("constant", (label == label[:, :1]).all(axis=1))
-    numbers |= mean("expected_entropy", _entropy(p).mean(axis=1))
-    numbers |= {"entropy": float(_entropy(p.mean(axis=0)).mean())}
+    numbers |= mean("expected_entropy", entropy(p).mean(axis=1))
+    numbers |= {"entropy": float(entropy(p.mean(axis=0)).mean())}
     blocks = [part.mean(axis=0) for part in np.array_split(p, min(BLOCKS, len(p)))]
-    entropies = [_entropy(others).mean() for others in without_each(blocks)]
+    entropies = [entropy(others).mean() for others in without_each(blocks)]
     numbers |= {"entropy_mcse": jackknife_error(entropies)}
     common = p.mean(axis=1).max(axis=-1)
     return numbers | mean("common_class", common) | {"common_class_sd": float(common.std())}
@@ -313,11 +314,6 @@ def median(name: str, values: np.ndarray) -> dict[str, float]:
     with np.errstate(invalid="ignore"):
         error = np.nan_to_num(mjci(values, prob=[0.5])[0])
     return {name: float(np.median(values)), f"{name}_mcse": float(error)}
-
-
-def _entropy(p: np.ndarray) -> np.ndarray:
-    """Entropy over the last axis, nats."""
-    return -np.sum(p * np.log(np.maximum(p, TINY)), axis=-1)
 
 
 # Evaluation of the prior of a cell on its data set
