@@ -161,7 +161,7 @@ def open_results(folder: Path) -> "ExperimentResults":
 
 def only_records(read: "ExperimentResults", only: Sequence[str]) -> "list[CellRecord]":
     """Records of the cells that meet every condition ``KEY=VALUE``."""
-    from pmbnn.experiment.plan import select_cells
+    from pmbnn.experiment.selection import select_cells
 
     chosen = set(select_cells([record.cell for record in read.records], only))
     return [record for record in read.records if record.cell in chosen]
