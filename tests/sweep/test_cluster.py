@@ -231,20 +231,17 @@ def test_of_jobs_that_dask_gives_up_the_guilty_one_alone_fails(run, monkeypatch)
 
 def test_a_job_whose_workers_died_fails_only_if_they_had_no_other_job():
     """Whether others are still running or not."""
-
-    def result(timeout):
-        raise KilledWorker("job", SimpleNamespace(address="tcp://lost"), 1)
-
-    future = SimpleNamespace(status="error", result=result, release=lambda: None)
+    error = KilledWorker("job", SimpleNamespace(address="tcp://lost"), 1)
+    future = SimpleNamespace()
     cluster = SimpleNamespace(client=None, pool=SimpleNamespace(usable=[], workers=()))
     submitted = jobs.SubmittedJobs(cluster, ["one", "two"], None, RunSettings("", {}, ""), ())
     submitted.waiting, submitted.running = [], {0: (future, []), 1: (future, [])}
-    assert [event for job in (0, 1) for event in submitted.receive(job, future)] == []
+    assert [event for job in (0, 1) for event in submitted.receive(job, future, error)] == []
     submitted._submit = lambda job, _: submitted.running.update({job: (future, [])})
     for job in (0, 1):
         submitted.submit()
         assert list(submitted.running) == [job]
-        [event] = submitted.receive(job, future)
+        [event] = submitted.receive(job, future, error)
         assert event == Finished(job, "2 workers died while they had it")
     assert submitted.is_done
 
