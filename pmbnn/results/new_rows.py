@@ -11,8 +11,8 @@ import xarray as xr
 from pmbnn.core.errors import check_whole
 from pmbnn.data.frames import inputs_of_frame
 from pmbnn.data.raw import Encoder
-from pmbnn.experiment.plan import select_cells
 from pmbnn.experiment.plugins import trusting
+from pmbnn.experiment.selection import select_cells
 from pmbnn.models.likelihoods import TARGET_NAME
 from pmbnn.prediction.class_probabilities import ClassProbabilities, Predictive
 from pmbnn.prediction.density import Density
