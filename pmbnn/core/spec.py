@@ -76,7 +76,13 @@ class Specification(BaseModel):
 
 
 class Tune(Specification):
-    """Candidate values ``[low, high, count]``, evenly spaced on a logarithmic axis."""
+    """Candidate values, evenly spaced on a logarithmic axis, from which each cell chooses one.
+
+    Parameters
+    ----------
+    log
+        Lowest value, highest value and number of candidates, 2 to 100: ``[0.01, 10, 7]``.
+    """
 
     expands: ClassVar[bool] = False
     log: tuple[Positive, Positive, Annotated[int, Field(ge=2, le=100)]]

@@ -97,7 +97,14 @@ def name_of(value: Any) -> str:
 
 
 class DatasetSpec(Specification):
-    """A data set of an experiment file."""
+    """A data set of an experiment file.
+
+    Parameters
+    ----------
+    seed
+        Data seed: decides which rows are drawn, and which of them are test rows. A list of seeds
+        repeats every cell on other rows.
+    """
 
     kind: str
     seed: Seed = 0

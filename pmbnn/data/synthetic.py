@@ -54,8 +54,15 @@ class Bounds(NamedTuple):
 class Synthetic(DatasetSpec):
     """Two classes in the plane, equally likely, drawn around curves with Gaussian noise.
 
-    ``noise`` is the standard deviation of the noise in each raw coordinate; ``train`` and
-    ``test`` are numbers of rows.
+    Parameters
+    ----------
+    noise
+        Standard deviation of the noise in each coordinate, where the half-circles and the outer
+        circle have radius 1.
+    train
+        Number of training rows.
+    test
+        Number of test rows.
     """
 
     noise: float = Field(gt=0)
@@ -198,7 +205,13 @@ class Moons(Synthetic):
 
 
 class Circles(Synthetic):
-    """Two concentric circles: class 0 of radius 1, class 1 of radius ``factor``."""
+    """Two concentric circles: class 0 of radius 1, class 1 of radius ``factor``.
+
+    Parameters
+    ----------
+    factor
+        Radius of the inner circle; that of the outer circle is 1.
+    """
 
     kind: Literal["circles"] = "circles"
     factor: float = Field(default=0.5, gt=0, lt=1)
@@ -318,9 +331,14 @@ def _bounds(spec: Synthetic) -> Bounds:
 
 
 class Regression(DatasetSpec):
-    """Values of a known function with Gaussian noise of standard deviation ``noise``.
+    """Values of a known function with Gaussian noise.
 
     Neither inputs nor targets are standardised. Test rows have noise of their own.
+
+    Parameters
+    ----------
+    noise
+        Standard deviation of the noise, in the units of the targets.
     """
 
     noise: Annotated[float, Field(ge=0)]
@@ -384,6 +402,11 @@ class Sine(Regression):
     """One period of a sine: y = 10 · sin(2πx) plus noise, x evenly from −0.5 to 0.5.
 
     The defaults are those of TensorFlow Probability's regression write-up.
+
+    Parameters
+    ----------
+    train
+        Number of training rows, evenly spaced in x. There are always 500 test rows.
     """
 
     kind: Literal["sine"] = "sine"
@@ -440,13 +463,17 @@ class Quartic(Regression):
 class InBetween(DatasetSpec):
     """100 values of a function of two inputs in two clusters, with a gap between them.
 
-    They are read from ``in_between/origin.csv`` or ``axis.csv`` in ``folder`` or in the folder that
-    the environment variable ``PMBNN_DATA`` names, and not standardised. The line between the
-    clusters of ``origin`` passes through the origin, along the diagonal; that of ``axis`` crosses
-    it.
-
+    They are read from ``in_between/origin.csv`` or ``in_between/axis.csv``, and not standardised.
     Predictions are evaluated along the diagonal, where no truth is known: there are no test rows.
     The training rows take their place, so that a test metric is one of the fit.
+
+    Parameters
+    ----------
+    points
+        Which clusters: the line between those of ``origin`` runs along the diagonal, through the
+        origin; that of ``axis`` crosses the diagonal.
+    folder
+        Folder that has the files. By default, that of the environment variable ``PMBNN_DATA``.
 
     References
     ----------

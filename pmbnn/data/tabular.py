@@ -43,9 +43,30 @@ class UserData(NamesFiles, DatasetSpec):
 class SplitRows(UserData):
     """Rows that ``split`` divides into training and test rows.
 
-    Its subclasses have the fields ``standardise`` and ``standardise_target``. Each class lists all
-    of its fields, though many are the same: a base class would put them first, and digests of
-    records, written experiment files and names of cells have them in this order.
+    Each subclass lists those of the following fields that it has, though they are the same in
+    many: a base class would put them first, and digests of records, written experiment files and
+    names of cells have them in this order.
+
+    Parameters
+    ----------
+    split
+        How rows are divided into training and test rows.
+    task
+        ``classification`` or ``regression``. By default, text and truth values are classes, and
+        numbers are for regression; whole numbers of ten values or fewer may be either, and then
+        the task must be given.
+    missing
+        Where a value is missing: stop with an ``error``, take the ``mean`` of the training rows,
+        or ``drop`` the row.
+    redundant
+        Where a column is constant or repeats another: stop with an ``error``, ``drop`` it, or
+        ``keep`` it.
+    standardise
+        Subtract the mean of the training rows from the inputs and divide them by the standard
+        deviation: of each ``feature``, of all together (``global``), or not at all (``none``).
+    standardise_target
+        Standardise numeric targets on the training rows. Predictions and metrics are in the
+        original units either way.
     """
 
     split: AnySplit = RandomSplit()
@@ -175,25 +196,33 @@ def count_parts(split: AnySplit, raw: "RawRows", seed: int) -> tuple[int, int]:
 class Table(SplitRows):
     """Rows of a table: CSV, also packed (``.gz``, ``.bz2``, ``.xz``, ``.zip``), Parquet or Excel.
 
-    ``target`` names the column that is to be predicted, ``features`` those that it is predicted
-    from: all others unless given, less those under ``without``. Text is one-hot encoded, a column
-    ``colour=red`` for each category, and so are numbers in columns named under ``categorical``;
-    truth values are 0 and 1. ``target: [[height, weight]]``, several columns of numbers, has all of
-    them predicted by one network.
+    Text is one-hot encoded, a feature ``colour=red`` for each category; truth values are 0 and 1.
+    In a column of numbers, words such as ``NA`` and ``?`` are missing values
+    (`pmbnn.data.frames.MISSING_WORDS`); in a column of text, only empty entries are.
 
-    Targets of text and truth values are classes, numbers are numbers. Whole numbers may be either,
-    and ``task`` says which: ``classification`` or ``regression``; where they have ten values or
-    fewer it must. Numbers are standardised on the training rows, unless ``standardise_target`` is
-    false.
-
-    ``missing`` says what is done where a value is missing: ``error``, take the ``mean`` of the
-    training rows, or ``drop`` the row; ``redundant`` the same of columns that are constant or
-    repeat another: ``error``, ``drop`` or ``keep``.
-
-    How a text file is written is detected, unless ``separator`` (other than a comma), ``decimal``,
-    ``thousands`` and ``encoding`` say it. In a column of numbers, words such as ``NA`` and ``?``
-    are missing values (`pmbnn.data.frames.MISSING_WORDS`); in a column of text, only empty
-    entries are.
+    Parameters
+    ----------
+    file
+        Path of the table, looked up beside the experiment file, in the working directory, and in
+        the folder of the environment variable ``PMBNN_DATA``.
+    target
+        Column to predict; or several columns of numbers, predicted by one network:
+        ``[[height, weight]]``.
+    features
+        Columns to predict from, as a list of lists. By default, all but the target
+        and the column of groups.
+    without
+        Columns to leave out of the features, as a list of lists. By default none.
+    categorical
+        Columns of numbers to encode as categories, as a list of lists. By default none.
+    separator
+        Sign between columns of a text file; a comma, the default, stands for detection.
+    decimal
+        Decimal sign of a text file. Detected by default.
+    thousands
+        Sign between groups of three digits in a text file. Detected by default.
+    encoding
+        Character encoding of a text file, such as ``utf-8`` or ``cp1252``. Detected by default.
     """
 
     kind: Literal["table"] = "table"
@@ -235,11 +264,24 @@ class Table(SplitRows):
 class Npz(SplitRows):
     """Arrays of an ``.npz`` archive: inputs, targets and, for a split by groups, those.
 
-    ``x`` and ``y`` are their names in it, ``features`` and ``target_names`` those of arrays with
-    names of the inputs and of several targets, where there are such; see `Dataset.from_arrays`
-    for what they may be, and `Table` for the rest. Columns of a ``y`` of several targets are
-    called ``y1``, ``y2``, ... unless named. ``categories`` names an array ``(input, 2)`` with the
-    column and the category of each one-hot input, by which new rows of a table are encoded.
+    See `Dataset.from_arrays` for the shapes that arrays may have.
+
+    Parameters
+    ----------
+    file
+        Path of the archive, looked up beside the experiment file, in the working directory, and in
+        the folder of the environment variable ``PMBNN_DATA``.
+    x
+        Name of the array of inputs.
+    y
+        Name of the array of targets.
+    features
+        Name of an array with the names of the inputs. By default they are ``x1``, ``x2``, ...
+    target_names
+        Name of an array with the names of several targets. By default they are ``y1``, ``y2``, ...
+    categories
+        Name of an array ``(input, 2)`` with the column and the category of each one-hot input, by
+        which new rows of a table are encoded. By default, no input is a category.
     """
 
     kind: Literal["npz"] = "npz"
@@ -310,8 +352,11 @@ SHAPES = {
 class Sklearn(SplitRows):
     """One of the small data sets that come with scikit-learn.
 
-    ``name`` is ``iris``, ``wine``, ``breast_cancer``, ``digits`` (grey images of 8 × 8 pixels) or
-    ``diabetes`` (numbers to be predicted, in its own units).
+    Parameters
+    ----------
+    name
+        ``iris``, ``wine`` and ``breast_cancer`` are tables with classes, ``digits`` grey images
+        of 8 × 8 pixels, ``diabetes`` a table with numbers to predict.
     """
 
     kind: Literal["sklearn"] = "sklearn"

@@ -11,23 +11,32 @@ from collections.abc import Iterable
 from types import NoneType
 from typing import Any, get_args, get_origin
 
+from pydantic.fields import FieldInfo
+
 from pmbnn.core.spec import Registry, Specification
 from pmbnn.experiment.axes import are_kinds, classes_by_kind, specification_classes, union_parts
-from pmbnn.experiment.cells import SOURCES
+from pmbnn.experiment.cells import MARGIN, SOURCES
 from pmbnn.experiment.contrasts import SECTIONS, SIDES
 from pmbnn.experiment.expand import DEFAULTS, NAME
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 TEXTS = {
-    "name": "Name of the experiment, and of its results folder.",
+    "name": "Name of the experiment, and of its results folder: letters, digits, `_` and `-`.",
     "data_folder": "Folder of data and plugins that is looked up first, relative to this file.",
     "plugins": "Python files and packages that register user-defined parts, beside this file.",
     "overrides": "Settings that a command changed, KEY=VALUE each; a results folder has them.",
     "published": "A file with published numbers to compare the results with.",
     "contrasts": "Which cells are compared, named before anything is fitted.",
-    "margin": "Difference of NLL, nats an observation, below which two cells are equivalent.",
+    "margin": "Difference of NLL, nats an observation, below which two cells are equivalent. "
+    f"Default: {MARGIN:g}.",
     "sweeps": "Grids: every combination of what their sections list is fitted.",
+    "sweeps.name": "Name of the sweep, in figures, tables and names of files.",
+    "plugins.file": "The Python file or package, relative to this file.",
+    "plugins.sha256": "SHA-256 of its source. A plugin of another source is an error.",
+    "contrasts.name": "Name of the contrast in tables.",
+    "contrasts.first": "Cells whose NLL is compared with that of `second`.",
+    "contrasts.second": "Cells from whose NLL the difference is taken.",
     "dataset": "Data sets.",
     "network": "Networks: how inputs become outputs.",
     "prior": "Priors of weights and biases.",
@@ -36,6 +45,8 @@ TEXTS = {
     "inference": "How the posterior is approximated by a fit, or sampled.",
     "predict": "Predictions, and what is stored of them.",
 }
+
+KIND = "Name, on which the other settings depend."
 
 Schema = dict[str, Any]
 
@@ -46,25 +57,36 @@ def schema() -> Schema:
     sections = {name: _section(name, definitions) for name in SOURCES}
     required = [name for name in SOURCES if name not in (*DEFAULTS, "likelihood")]
     name = {"type": "string", "pattern": f"^{NAME.pattern}$"}
-    sweep = _mapping({"name": name, **sections}, ["name", *required])
-    selection = _mapping({name: {"type": ["object", "string"]} for name in SECTIONS})
-    contrast = _mapping({"name": {"type": "string"}} | dict.fromkeys(SIDES, selection))
-    plugin = _mapping(
-        {"file": {"type": "string"}, "sha256": {"type": "string"}}, ["file", "sha256"]
-    )
+    sweep = _mapping(_described({"name": name}, "sweeps.") | sections, ["name", *required])
+    selection = _mapping({name: _selected(name) for name in SECTIONS})
+    contrast = {"name": {"type": "string"}} | dict.fromkeys(SIDES, selection)
+    plugin = dict.fromkeys(("file", "sha256"), {"type": "string"})
     properties = {
         "name": name,
         "data_folder": {"type": "string"},
-        "plugins": {"type": "array", "items": {"anyOf": [{"type": "string"}, plugin]}},
+        "plugins": {
+            "type": "array",
+            "items": {
+                "anyOf": [{"type": "string"}, _mapping(_described(plugin, "plugins."), plugin)]
+            },
+        },
         "published": {"type": "string"},
         "overrides": {"type": "array", "items": {"type": "string"}},
-        "contrasts": {"type": "array", "items": contrast},
+        "contrasts": {"type": "array", "items": _mapping(_described(contrast, "contrasts."))},
         "margin": {"type": "number", "exclusiveMinimum": 0},
         "sweeps": {"type": "array", "items": sweep, "minItems": 1},
     }
-    described = {key: part | {"description": TEXTS[key]} for key, part in properties.items()}
-    whole = _mapping(described, ["name", "sweeps"])
+    whole = _mapping(_described(properties), ["name", "sweeps"])
     return {"$schema": DIALECT, "title": "pmbnn experiment"} | whole | {"$defs": definitions}
+
+
+def _described(properties: dict[str, Schema], place: str = "") -> dict[str, Schema]:
+    return {k: part | {"description": TEXTS[f"{place}{k}"]} for k, part in properties.items()}
+
+
+def _selected(section: str) -> Schema:
+    text = f"The {section} of these cells: a kind, or a mapping with some of its fields."
+    return {"type": ["object", "string"], "description": text}
 
 
 def _section(name: str, definitions: dict[str, Schema]) -> Schema:
@@ -91,7 +113,7 @@ def _of_kinds(source: Registry, definitions: dict[str, Schema]) -> list[Schema]:
         required = [] if source.default else [source.tag]
         definitions[name] = {
             "type": "object",
-            "properties": {source.tag: _axis(names)},
+            "properties": {source.tag: _axis(names) | {"description": KIND}},
             "required": required,
             "allOf": [_if_kind(cls, source, definitions) for cls in classes],
         }
@@ -143,16 +165,17 @@ def _of_class(
             part = _of_field(field.annotation, plain[name], definitions)
         else:
             part = _without_texts(plain[name])
-        if name in descriptions:
-            part |= {"description": descriptions[name]}
+        if text := descriptions.get(name):
+            default = default_text(field)
+            text = f"{text} Default: {default}." if default else text
+            part |= {"description": text}
         if "default" in plain[name]:
             part |= {"default": plain[name]["default"]}
         properties[name] = part
     required = [name for name, field in cls.model_fields.items() if field.is_required()]
     if source is not None and source.default is None:
         required.append(source.tag)
-    description = inspect.cleandoc(cls.__doc__ or "").split("\n\n")[0].replace("\n", " ")
-    return {"description": description} | _mapping(properties, required)
+    return {"description": summary(cls)} | _mapping(properties, required)
 
 
 def _of_field(annotation: object, plain: Schema, definitions: dict[str, Schema]) -> Schema:
@@ -177,7 +200,7 @@ def _of_field(annotation: object, plain: Schema, definitions: dict[str, Schema])
     for spec in () if are_kinds(specs) else specs:
         reference = _reference(spec, None, definitions)
         key = spec.__name__.lower()
-        part = _mapping({key: reference}, [key])
+        part = _mapping({key: reference | {"description": summary(spec)}}, [key])
         scalars.append({"type": "object"} | reference if spec.expands else part)
     # A list is a value of its own among others of an axis only.
     alone = [scalar for scalar in scalars if scalar.get("type") != "array"]
@@ -231,9 +254,36 @@ FIELD = re.compile(r"^(\w+(?:, \w+)*)\n((?:^ .*\n?|^\n)+)", re.MULTILINE)
 """Entry of a section of a numpydoc docstring: names, and the indented lines below them."""
 
 
+def summary(cls: type[Specification]) -> str:
+    """First paragraph of the docstring of a class, on one line."""
+    return " ".join(inspect.cleandoc(cls.__doc__ or "").split("\n\n")[0].split())
+
+
+def default_text(field: FieldInfo) -> str:
+    """Default of a field as an experiment file writes it.
+
+    It is empty where there is none, and where no value, or a mapping of further settings, is the
+    default: the description says what that stands for.
+    """
+    if field.is_required():
+        return ""
+    value = field.get_default(call_default_factory=True)
+    if isinstance(value, Specification):
+        return getattr(value, "kind", "")
+    if value is None or value == ():
+        return ""
+    if isinstance(value, tuple):
+        return f"[{list(value)}]"
+    return str(value).lower() if isinstance(value, bool) else f"{value}"
+
+
 def field_descriptions(cls: type[Specification]) -> dict[str, str]:
-    """Descriptions of fields in the docstrings of a class and its bases, by name."""
-    descriptions: dict[str, str] = {}
+    """Descriptions of fields in the docstrings of a class and its bases, by name.
+
+    The tag of a class is described by what the class is.
+    """
+    tags = dict.fromkeys({"kind", "engine"} & cls.model_fields.keys(), f"{summary(cls)}")
+    descriptions: dict[str, str] = dict(tags)
     for base in reversed(cls.__mro__):
         text = inspect.cleandoc(base.__dict__.get("__doc__") or "")
         for names, lines in FIELD.findall(f"{text}\n"):

@@ -37,7 +37,8 @@ class Inference(Specification):
     Parameters
     ----------
     engine
-        ``compiled``, this project's own; or ``pymc``, the same through ``pm.fit``.
+        ``compiled``: many fits as one compiled program; ``pymc``: the same fits by ``pm.fit``,
+        with fewer settings, to check against.
     guide
         Family of the approximation: normal with independent variables (``mean_field``), with
         a covariance that is diagonal plus one of low ``rank`` (``low_rank``), or with any
@@ -48,24 +49,27 @@ class Inference(Specification):
     estimator
         How the gradient is estimated: ``reparameterisation``; ``path_derivative``, without
         the score of the guide; ``local_reparameterisation``, which draws the product of weights and
-        inputs for each row; ``flipout``, which decorrelates the rows by random signs.
+        inputs for each row (Kingma et al., 2015); ``flipout``, which decorrelates the rows by
+        random signs (Wen et al., 2018).
     kl
         ``auto`` computes the divergence from the prior exactly wherever prior and guide allow it;
         ``monte_carlo`` computes it at the draw.
     kl_weight
-        Factor of the divergence from the prior; 1 is the ELBO, below is tempering.
+        Factor of the divergence from the prior; 1 is the ELBO, below 1 the posterior is tempered.
     kl_annealing
-        Share of the steps in which that factor rises from 0.
+        Share of the steps, at the start, in which that factor rises from 0.
     kl_scaling
         ``sum`` over all weights; or ``first_dimension``, which divides the divergence of each
         tensor by its first dimension and multiplies it by the number of rows: no ELBO, but
         the objective of one published system, for its reproduction.
-    steps, epochs
-        Length of the fit: gradient steps (10,000 by default), or passes over the rows.
+    steps
+        Number of gradient steps of a fit. By default 10,000, unless ``epochs`` are given.
+    epochs
+        Number of passes over the training rows, in place of ``steps``. By default, ``steps`` count.
     batch
-        Rows per step; all of them by default.
+        Number of rows of a gradient step. By default, all.
     optimiser
-        ``adam``, ``adamax`` or ``sgd``.
+        ``adam`` (Kingma and Ba, 2015), ``adamax`` or plain gradient steps (``sgd``).
     learning_rate
         Step size at its highest, or candidates ``{tune: {log: [low, high, count]}}`` to choose
         from by the ELBO of short fits.
@@ -76,13 +80,13 @@ class Inference(Specification):
     decay
         Ratio of the last to the first learning rate of an ``exponential`` schedule.
     clip
-        Largest norm of a gradient; larger ones are scaled down to it.
+        Largest norm of a gradient; larger ones are scaled down to it. By default none are.
     iterate_averaging
         Share of the steps, at the end, whose parameters are averaged; with 0 the last ones count.
     early_stop
         Stop a fit when it has converged; its learning rate must be constant.
     restarts
-        Independent fits of a cell.
+        Number of independent fits of a cell, of which that with the highest ELBO predicts.
     seed
         Seed of initial values, noise and minibatches.
     initial_mean
@@ -95,13 +99,13 @@ class Inference(Specification):
     initial_spread
         Standard deviation of ``random`` draws, half the range of ``uniform`` ones.
     initial_scale
-        Where every standard deviation of the guide starts.
+        Standard deviation at which every variable of the guide starts, in unconstrained space.
     improper_scale_cap
         Upper limit of the guide's standard deviations under an improper prior, where the ELBO
         has no maximum. Proper models are not touched.
     validation
-        Share of the training rows held out when a cell chooses its scale and is scored for
-        the choice of the best cell; 0 leaves both out.
+        Share of the training rows that is held out to choose a tuned scale and to rank cells;
+        then all training rows are fitted. With 0 nothing is held out.
     """
 
     engine: Literal["compiled", "pymc"] = "compiled"

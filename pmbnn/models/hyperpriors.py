@@ -43,7 +43,12 @@ class Hyperprior(Specification):
 class Fixed(Hyperprior):
     """A constant scale: given, or chosen from candidates on held-out training rows.
 
-    ``None`` is for a prior that has no scale.
+    Parameters
+    ----------
+    scale
+        Scale of the prior, in units of the weights; or candidates
+        ``{tune: {log: [low, high, count]}}``, of which each cell takes the one with the lowest NLL
+        on held-out training rows. The prior ``flat`` has none.
     """
 
     kind: Literal["fixed"] = "fixed"
@@ -77,7 +82,8 @@ class Hierarchical(Hyperprior):
         One scale a ``layer`` (shared by its weights and biases), one for the whole
         ``network``, or one for every receiving ``unit``.
     centred
-        Draw the weights around the scale directly, instead of scaling standard draws.
+        Draw the weights with the learned scale directly; otherwise draw standard weights and
+        multiply them by the scale (non-centred). The model is the same, the fit is not.
     """
 
     on: Literal["scale", "variance"] = "scale"
@@ -121,7 +127,13 @@ class Hierarchical(Hyperprior):
 
 
 class HalfNormal(Hierarchical):
-    """Half-normal distribution with scale ``sigma``."""
+    """Half-normal distribution with scale ``sigma``.
+
+    Parameters
+    ----------
+    sigma
+        Scale of the half-normal distribution, whose mean is 0.80 ``sigma``.
+    """
 
     kind: Literal["half_normal"] = "half_normal"
     sigma: Positive = 1.0
@@ -130,7 +142,13 @@ class HalfNormal(Hierarchical):
 
 
 class HalfCauchy(Hierarchical):
-    """Half-Cauchy distribution with scale ``beta``."""
+    """Half-Cauchy distribution with scale ``beta``.
+
+    Parameters
+    ----------
+    beta
+        Scale of the half-Cauchy distribution, which is its median.
+    """
 
     kind: Literal["half_cauchy"] = "half_cauchy"
     beta: Positive = 1.0
@@ -142,6 +160,13 @@ class InverseGamma(Hierarchical):
     """Inverse-gamma distribution with shape ``alpha`` and scale ``beta``.
 
     The default has mean 1 and mode 1/3.
+
+    Parameters
+    ----------
+    alpha
+        Shape; the smaller, the heavier the tail.
+    beta
+        Scale: the mean is ``beta`` / (``alpha`` - 1).
     """
 
     kind: Literal["inverse_gamma"] = "inverse_gamma"

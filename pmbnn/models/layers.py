@@ -327,10 +327,21 @@ class Layer(Specification):
 
 
 class Convolution(Layer):
-    """Cross-correlation with ``filters`` square kernels, a bias each, and an activation.
+    """Cross-correlation with square kernels, a bias for each, and an activation.
 
-    ``padding`` is ``valid``, kernels within the image only; or ``same``, the same number of zeros
-    on every side. ``stride`` is the number of pixels between neighbouring positions of a kernel.
+    Parameters
+    ----------
+    filters
+        Number of kernels, which is the number of channels of the output.
+    size
+        Height and width of a kernel, in pixels; odd with ``padding: same``.
+    padding
+        ``valid`` keeps kernels within the image; ``same`` adds the same number of zeros on every
+        side, so that the output has the size of the input.
+    activation
+        Activation function.
+    stride
+        Number of pixels between neighbouring positions of a kernel.
     """
 
     kind: Literal["convolution"] = "convolution"
@@ -380,7 +391,13 @@ class Convolution(Layer):
 
 
 class Pool(Layer):
-    """One number per square of pixels; rows and columns that fill no square are dropped."""
+    """One number per square of pixels; rows and columns that fill no square are dropped.
+
+    Parameters
+    ----------
+    size
+        Height and width of a square, in pixels.
+    """
 
     size: Size = 2
 
@@ -452,7 +469,15 @@ class Flatten(Layer):
 
 
 class DenseLayer(Layer):
-    """Fully connected units with an activation, on features."""
+    """Fully connected units with an activation, on features.
+
+    Parameters
+    ----------
+    units
+        Number of units.
+    activation
+        Activation function.
+    """
 
     kind: Literal["dense"] = "dense"
     units: Width

@@ -353,7 +353,7 @@ class Heteroscedastic(Specification):
     Parameters
     ----------
     link
-        The scale is the ``softplus`` or the ``exp`` of the output.
+        Function of the output that gives the scale: ``softplus`` or ``exp``.
 
     References
     ----------
@@ -568,7 +568,15 @@ class Normal(NumberLikelihood):
 
 
 class Gamma(Specification):
-    """Gamma distribution with shape ``alpha`` and rate ``beta``, shifted to a lower bound."""
+    """Gamma distribution with shape ``alpha`` and rate ``beta``, shifted to a lower bound.
+
+    Parameters
+    ----------
+    alpha
+        Shape.
+    beta
+        Rate, per degree of freedom: the mean is ``alpha`` / ``beta``.
+    """
 
     kind: Literal["gamma"] = "gamma"
     alpha: Positive = 2.0

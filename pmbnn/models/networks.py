@@ -79,7 +79,14 @@ class Composed(Network):
 
 
 class Layered(Composed):
-    """The given layers one after the other, and a linear layer of outputs at their end."""
+    """The given layers one after the other, and a linear layer of outputs at their end.
+
+    Parameters
+    ----------
+    layers
+        The layers in order, without that of the outputs, as a list of lists. Each is a name or a
+        mapping such as ``{kind: convolution, filters: 32, size: 5}``.
+    """
 
     kind: Literal["layers"] = "layers"
     layers: Annotated[tuple[AnyLayer, ...], Field(max_length=100)]
@@ -96,7 +103,16 @@ class Layered(Composed):
 
 
 class Dense(Composed):
-    """Fully connected layers with one activation between them and a linear last layer."""
+    """Fully connected layers with one activation between them and a linear last layer.
+
+    Parameters
+    ----------
+    hidden
+        Number of units of each hidden layer, as a list of lists: ``[[50, 50], [20]]`` are two
+        networks, ``[[]]`` is a linear model.
+    activation
+        Activation function of the hidden layers.
+    """
 
     kind: Literal["dense"] = "dense"
     hidden: Annotated[tuple[Width, ...], Field(max_length=100)] = (5, 5)
@@ -126,6 +142,11 @@ class ReportConv(Known):
     """Two convolutions of 32 filters with pooling, then 64 units.
 
     The network of the report whose experiments this project repeats.
+
+    Parameters
+    ----------
+    activation
+        Activation function of the convolutions and of the 64 units.
     """
 
     kind: Literal["report_conv"] = "report_conv"
@@ -146,6 +167,11 @@ class ReportConv(Known):
 
 class Lenet5(Known):
     """LeNet-5 as it is built today: padded convolutions, maxima and rectified units.
+
+    Parameters
+    ----------
+    activation
+        Activation function of the convolutions and of the 84 units.
 
     References
     ----------

@@ -37,10 +37,10 @@ class Prior(Specification):
     Parameters
     ----------
     fan_in
-        Divide the scale by the square root of the number of inputs of a unit.
+        Divide the scale by the square root of the number of inputs of a unit (Neal, 1996).
     bias_scale
         Fixed scale of the biases, whatever ``fan_in`` and the hyperprior are. By default, biases
-        have the scale of the weights of their layer.
+        have the scale of the weights of their layer; ``flat`` takes none.
     """
 
     kind: str
@@ -121,6 +121,11 @@ class StudentT(Prior):
     """Student's t prior with ``nu`` degrees of freedom: Cauchy at 1, towards normal above.
 
     The standard deviation is ``scale`` times √(nu / (nu - 2)), and infinite up to ``nu`` 2.
+
+    Parameters
+    ----------
+    nu
+        Degrees of freedom.
     """
 
     kind: Literal["student_t"] = "student_t"
@@ -144,8 +149,10 @@ class ScaleMixture(Prior):
     ----------
     proportion
         Share of the wide component, or its start where it is learned.
-    sigma_1, sigma_2
-        Standard deviations of the wide and of the narrow component, in units of the scale.
+    sigma_1
+        Standard deviation of the wide component, in units of the scale.
+    sigma_2
+        Standard deviation of the narrow component, in units of the scale.
     learned
         Learn the three together with the weights; all layers share them. Their hyperpriors
         are log-normal, and logit-normal for the proportion, with the values given here as

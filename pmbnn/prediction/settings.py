@@ -11,9 +11,15 @@ from pmbnn.data.ood import AnyOod
 class Map(Specification):
     """Grid over the plane of a two-dimensional data set.
 
-    ``resolution`` points an axis, reaching ``margin`` times the range of the training rows
-    beyond them on every side. ``draws`` of each restart predict there: all that there are unless
-    given; with 200 of them a class probability has a Monte-Carlo standard error of 0.035 at most.
+    Parameters
+    ----------
+    resolution
+        Number of points along each axis.
+    margin
+        How far the grid reaches beyond the training rows on every side, in units of their range.
+    draws
+        Number of draws of each restart that predict there. By default, those of ``predict``; with
+        200 of them a class probability has a Monte-Carlo standard error of 0.035 at most.
     """
 
     resolution: Annotated[int, Field(ge=2, le=1000)] = 100
@@ -24,9 +30,13 @@ class Map(Specification):
 class Fresh(Specification):
     """Points spread evenly over a synthetic distribution, to judge a fit closely.
 
-    ``size`` points, predicted with ``draws`` posterior draws of each restart. Powers of two are
-    spread most evenly; 8,192 tell excess errors as closely as 50,000 random ones would, and excess
-    NLL four times as closely.
+    Parameters
+    ----------
+    size
+        Number of points. Powers of two are spread most evenly; 8,192 tell excess errors as closely
+        as 50,000 random ones would, and excess NLL four times as closely.
+    draws
+        Number of draws of each restart that predict there.
     """
 
     size: Annotated[int, Field(ge=1)] = 8_192
@@ -36,8 +46,15 @@ class Fresh(Specification):
 class Diagnostics(Specification):
     """Snapshots of a fit at chosen steps.
 
-    After each of ``steps`` steps the guide is kept, and later judged by ``draws`` draws on the
-    first ``rows`` training rows and as many held-out ones. Steps beyond the end are left out.
+    Parameters
+    ----------
+    steps
+        Numbers of gradient steps after which the guide is kept, ascending, as a list of lists.
+        Steps beyond the end are left out. By default none.
+    draws
+        Number of draws of each snapshot that are judged.
+    rows
+        Number of training rows, the first ones, and of held-out rows that they are judged on.
     """
 
     steps: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(max_length=100)] = ()
@@ -54,14 +71,32 @@ class Diagnostics(Specification):
 class Predict(Specification):
     """Predictions of a cell, and the draws that are kept.
 
-    ``draws`` of each restart are taken for predictions, and the first ``trace_draws`` of them
-    kept in the trace. ``log_likelihood`` keeps the log-likelihood of every training row for
-    large networks too; small ones always keep it. ``mixture`` says which restarts predict: the
-    ``best``, all with equal weights (``equal``), all weighted by their evidence (``elbo``) or by
-    leave-one-out scores (``stacked``; small networks only). Chains of samplers have equal weights.
-
-    ``ood`` names out-of-distribution images to show to a classifier of images; an image is
-    rejected if no class has a probability above ``confidence_threshold``.
+    Parameters
+    ----------
+    draws
+        Number of draws of each restart that predict.
+    trace_draws
+        Number of these draws, the first ones, that are kept in the trace.
+    log_likelihood
+        Keep the log-likelihood of every training row, for large networks too; small ones always
+        keep it.
+    mixture
+        Restarts that predict: the one of highest ELBO (``best``); or all, with equal weights
+        (``equal``), with weights proportional to exp(ELBO) (``elbo``; Zobay, 2014), or by stacking
+        of leave-one-out scores (``stacked``; small networks only; Yao et al., 2022). Chains of
+        samplers have equal weights.
+    map
+        Grid of a map, for data sets with two inputs. By default 100 × 100 points.
+    fresh
+        Fresh points at which excess error and excess NLL are measured, for ``moons`` and
+        ``circles``. By default 8,192.
+    diagnostics
+        Snapshots of a fit at chosen steps. By default none.
+    ood
+        Out-of-distribution images to show to a classifier of digits, as a list of lists of names
+        or mappings. By default none.
+    confidence_threshold
+        A digit is rejected if no class has a probability above this.
     """
 
     draws: Annotated[int, Field(ge=2)] = 1000

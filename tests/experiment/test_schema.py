@@ -122,6 +122,36 @@ def test_every_class_and_field_is_described():
     assert "description" in made["properties"]["sweeps"]["items"]["properties"]["prior"]
 
 
+def settings(node, place="$"):
+    """Places and schemas of all settings; a condition (``if``) is none."""
+    if isinstance(node, list):
+        node = dict(enumerate(node))
+    if isinstance(node, dict):
+        for name, part in node.get("properties", {}).items():
+            yield f"{place}.{name}", part
+        for key, part in node.items():
+            if key != "if":
+                yield from settings(part, f"{place}.{key}")
+
+
+def test_every_setting_is_described_with_its_default():
+    """Where a default is no value that could be shown, the description says what it stands for."""
+    described = dict(settings(schema()))
+    assert len(described) > 300
+    missing = [place for place, part in described.items() if not part.get("description")]
+    assert not missing
+    unclear = [
+        place
+        for place, part in described.items()
+        if "default" in part
+        and not place.endswith((".kind", ".engine"))
+        and "default" not in part["description"].lower()
+    ]
+    assert not unclear
+    train = described["$.$defs.synthetic.Moons.train"]
+    assert train["description"] == "Number of training rows. Default: 700."
+
+
 def test_the_command(tmp_path):
     found = CliRunner().invoke(app, ["schema"])
     assert found.exit_code == 0

@@ -46,9 +46,10 @@ class Dispersed(Sampling):
     spread
         Standard deviation of the normals from which starts are drawn, on the unconstrained
         variables; wider than most posteriors.
-    descent, descent_rate
-        Number of steps of Adam uphill from there, and their learning rate, which move a chain
-        towards the posterior.
+    descent
+        Number of steps of Adam uphill from there, which move a chain towards the posterior.
+    descent_rate
+        Learning rate of these steps.
     uphill
         Objective of these steps: the log-density; or the ELBO of a mean-field normal guide, a tenth
         of `spread` wide at first, from which the start is then drawn. The mode of many weights is
