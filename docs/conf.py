@@ -34,8 +34,10 @@ include_patterns = [
 ]
 exclude_patterns = [".venv/**", "site/**", "tests/**"]
 root_doc = "docs/index"
+# Blocks without a language are outputs.
+highlight_language = "text"
 
-myst_enable_extensions = ["colon_fence", "dollarmath"]
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 4
 # Pages are read on their own too: one may start where another left off.
 suppress_warnings = ["myst.header"]
@@ -44,14 +46,19 @@ autodoc_typehints = "none"
 napoleon_google_docstring = False
 napoleon_use_rtype = False
 
+copybutton_prompt_text = "$ "
+
 html_theme = "pydata_sphinx_theme"
 html_title = "pmbnn"
 html_copy_source = False
-# The pages are few: all stand in the line above them.
-html_sidebars = {"**": []}
+templates_path = ["_templates"]
+# The start page of the site, which leads to that of the documents.
+html_extra_path = ["_root"]
+html_sidebars = {"**": ["pages.html"]}
 html_theme_options = {
     "show_toc_level": 2,
-    "header_links_before_dropdown": 4,
+    # All pages stand at the left.
+    "navbar_center": [],
     "navigation_with_keys": False,
     "footer_start": ["copyright"],
     "footer_end": ["theme-version"],

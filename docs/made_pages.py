@@ -4,18 +4,22 @@ The gallery's figures are those of a sweep that runs now, so that they are alway
 draws.
 """
 
+import inspect
 import json
+import re
 import shutil
 import sys
 from base64 import b64decode
 from itertools import groupby
 from pathlib import Path
 from types import ModuleType
+from typing import Any, get_args, get_origin
 
 import pmbnn as pb
 from pmbnn.core.spec import Registry, Specification
+from pmbnn.experiment.axes import are_kinds, classes_by_kind, specification_classes, union_parts
 from pmbnn.experiment.cells import SOURCES
-from pmbnn.experiment.schema import TEXTS, field_descriptions
+from pmbnn.experiment.schema import TEXTS, default_text, field_descriptions
 
 MADE = "made"
 """Folder of the pages, beneath that of the documents."""
@@ -26,17 +30,34 @@ IMAGES = "images"
 GALLERY = "gallery.yaml"
 
 FIGURES = {
-    "map": "A cell: the probability of a class, and how far it varies over draws of the weights",
-    "maps": "Every prior and hyperprior of a data set, on the same scales of colour",
-    "accuracy": "Their accuracies, with standard errors over data seeds",
-    "design": "What priors and hyperpriors do, each beside the other",
+    "maps": "Every prior and hyperprior of a data set: class probability and its uncertainty",
+    "map": "One cell: class probability, and its standard deviation over draws",
+    "accuracy": "Accuracies, with standard errors over data seeds",
+    "design": "Priors and hyperpriors beside each other",
     "scales": "Learned scales of the layers",
     "last-layer": "Weights of the last layer",
-    "network": "A network with the means and standard deviations of its weights",
+    "network": "A network: means and standard deviations of its weights",
     "points": "The rows",
+    "reliability": "Reliability: predicted probabilities against frequencies",
     "curves": "A regression: the mean, and bands of the function and of new observations",
+    "predicted-observed": "Predicted against observed values of the test rows",
+    "pit": "Probability integral transform: are predicted distributions calibrated?",
 }
-"""What is shown, by how the names of files end, and what it is."""
+"""Kinds of figures of the gallery's own sweep, as `pmbnn.plot` calls them, and captions."""
+
+STORED = {
+    "trust/synthetic-circles-noise-0.35-factor-0.5-engine-compiled-posterior": (
+        "Fits beside the posterior",
+        "trust",
+    ),
+    "in_between/in-between-points-origin-gap": ("Uncertainty in a gap between data", "in_between"),
+    "mnist_priors/mnist-mnist-grid": ("Priors and hyperpriors on MNIST", "mnist_priors"),
+    "mnist_backprop/own-images": ("Photographs, read by a network", "mnist_backprop"),
+    "mnist_backprop/published-mnist-ood": ("Uncertainty on other images", "mnist_backprop"),
+    "calibration/moons-normal-half-normal": ("Simulation-based calibration", "trust"),
+}
+"""Figures of this repository's experiments: files under ``results/reference``, captions, and the
+experiment."""
 
 
 def setup(app) -> dict[str, bool]:
@@ -67,47 +88,99 @@ def _write(path: Path, text: str) -> None:
 
 def settings_page() -> str:
     """Every setting of an experiment file, from the classes and their docstrings."""
-    parts = [
-        "# Every setting",
-        "Made from the classes of specifications. A list where one value belongs is an axis.",
-    ]
+    parts = [SETTINGS]
+    shown: set[type[Specification]] = set()
     for section, source in SOURCES.items():
         parts += [f"## `{section}`", TEXTS[section]]
         classes = source if isinstance(source, Registry) else {"": source}
-        tag = source.tag if isinstance(source, Registry) else None
         # Two names of one class have one part.
-        for cls, names in groupby(classes, classes.get):
-            heading = ", ".join(f"`{name}`" for name in names if name)
-            parts += _class_parts(cls, heading, tag)
+        waiting = [
+            (cls, ", ".join(f"`{name}`" for name in names if name))
+            for cls, names in groupby(classes, classes.get)
+        ]
+        for cls, heading in waiting:  # which grows
+            if cls not in shown:
+                shown.add(cls)
+                parts += _class_parts(cls, heading)
+                waiting += _inner(cls)
     return "\n\n".join(parts) + "\n"
 
 
-def _class_parts(cls: type[Specification], heading: str, tag: str | None) -> list[str]:
-    summary, *_ = (cls.__doc__ or "").split("\n\n")
+SETTINGS = """# Every setting
+
+Each section of a sweep is a name, such as `prior: laplace`, or a mapping, such as
+`prior: {kind: laplace, fan_in: true}`. A list where one value belongs is an axis: every
+combination is fitted. A setting that is a list itself is written as a list of lists.
+
+This page is made from the classes of the package. `pmbnn schema --out pmbnn.schema.json` writes
+the same as a JSON Schema, by which editors complete and check experiment files."""
+
+
+def _class_parts(cls: type[Specification], heading: str) -> list[str]:
+    """Heading, description, settings and references of a class."""
+    prose, *sections = re.split(r"\n\n(\w+)\n-+\n", inspect.cleandoc(cls.__doc__ or ""))
+    references = dict(zip(sections[::2], sections[1::2], strict=True)).get("References")
     parts = [f"### {heading}"] if heading else []
-    parts.append(" ".join(summary.split()))
-    words, rows = field_descriptions(cls), []
+    parts.append(re.sub(r"\n\n +(.*)", r"\n\n```text\n\1\n```", _markdown(prose)))
+    plain = cls.model_json_schema(by_alias=False)["properties"]
+    texts = field_descriptions(cls)
     for name, field in cls.model_fields.items():
-        if name == tag and not heading.count(","):
+        if name in ("kind", "engine") and "const" in plain[name]:
             continue
-        default = "required" if field.is_required() else f"`{_default(field)}`"
-        rows.append(f"| `{name}` | {default} | {_cell(words.get(name, ''))} |")
-    if rows:
-        head = ["| setting | default | meaning |", "| --- | --- | --- |"]
-        parts.append("\n".join([*head, *rows]))
+        default = default_text(field) and f"default `{default_text(field)}`"
+        needed = "required" if field.is_required() else default
+        values = ", ".join(filter(None, [_values(plain[name], field.annotation), needed]))
+        parts.append(f"`{name}`: {values}\n: {_markdown(texts[name])}")
+    if references:
+        parts.append(f"Reference: {_markdown(' '.join(references.split()))}")
     return parts
 
 
-def _default(field) -> str:
-    value = field.get_default(call_default_factory=True)
-    if isinstance(value, Specification):
-        return getattr(value, "kind", type(value).__name__.lower())
-    return "none" if value is None else str(value)
+def _inner(cls: type[Specification]) -> list[tuple[type[Specification], str]]:
+    """Classes that are values of the fields of a class, with headings."""
+    return [
+        (inner, f"`{field}`" if field == name else f"`{field}`: `{name}`")
+        for field, info in cls.model_fields.items()
+        for name, inner in _choices(info.annotation).items()
+    ]
 
 
-def _cell(text: str) -> str:
-    """Words of a docstring in a cell of a table."""
-    return text.replace("``", "`").replace("|", "\\|")
+def _choices(annotation: object) -> dict[str, type[Specification]]:
+    """Specifications that an annotation allows, alone or in a list, by their names in a file."""
+    entries = [get_args(part)[0] for part in union_parts(annotation) if get_origin(part) is tuple]
+    classes = [cls for part in (annotation, *entries) for cls in specification_classes(part)]
+    if are_kinds(classes):
+        return classes_by_kind(classes)
+    return {cls.__name__.lower(): cls for cls in classes}
+
+
+BOUNDS = {"exclusiveMinimum": ">", "minimum": "≥", "exclusiveMaximum": "<", "maximum": "≤"}
+
+
+def _values(plain: dict[str, Any], annotation: object) -> str:
+    """The values that a setting takes."""
+    texts = [
+        f"`{name}`" if "kind" in cls.model_fields or not cls.expands else "mapping"
+        for name, cls in _choices(annotation).items()
+    ]
+    lists_of = "list of " if texts and plain.get("type") == "array" else ""
+    for option in [] if lists_of else plain.get("anyOf", [plain]):
+        if "enum" in option or "const" in option:
+            texts += [f"`{name}`" for name in option.get("enum") or [option["const"]]]
+        elif option.get("type", "null") not in ("null", "object"):
+            bounds = [
+                f"{sign} {option[key]:g}"
+                for key, sign in BOUNDS.items()
+                if option.get(key, 2**32) < 2**32
+            ]
+            name = option["type"].replace("array", "list")
+            texts.append(" ".join([name, " and ".join(bounds)]).strip())
+    return lists_of + " or ".join(", ".join(texts).rsplit(", ", 1))
+
+
+def _markdown(text: str) -> str:
+    """Text of a docstring in Markdown."""
+    return text.replace("``", "`")
 
 
 # Public names
@@ -143,7 +216,7 @@ ROOMS = {
     "data": "Data sets",
     "models": "Models, networks, priors and likelihoods",
     "inference": "Settings of fits",
-    "spec": "Values to choose from",
+    "core": "Values to choose from",
 }
 """Rooms of the package that public names are of, in the order of the page, and their headings."""
 
@@ -221,21 +294,48 @@ def notebook_page(path: Path, folder: Path) -> str:
 
 
 def gallery_page(folder: Path, experiment: Path) -> str:
-    """Figures of a small sweep, which is run where its results are not there yet."""
+    """Figures of a small sweep, which runs unless its results are there, and stored ones."""
     results, images = folder / "results", folder / IMAGES
     pb.run(experiment, out=results, quiet=True)
     images.mkdir(exist_ok=True)
-    parts = [
-        "# Gallery",
-        "Figures of this experiment, run and drawn when the site was built:",
-        f"```yaml\n{experiment.read_text(encoding='utf-8')}```",
+    cards = []
+    for kind, caption in FIGURES.items():
+        drawn = _first_figure(results, kind)
+        if drawn is not None:
+            shutil.copyfile(drawn, images / f"{kind}.png")
+            code = f'`pb.plot(results, "{kind}")`'
+            cards.append(_card(caption, f"{IMAGES}/{kind}.png", code))
+    stored = [
+        _card(caption, f"../../results/reference/{file}.png", f"`experiments/{name}.yaml`")
+        for file, (caption, name) in STORED.items()
     ]
-    for ending, words in FIGURES.items():
-        found = _first_figure(results, ending)
-        if found is not None:
-            shutil.copyfile(found, images / f"{ending}.png")
-            parts += [f"## {words}", f"![{words}]({IMAGES}/{ending}.png)"]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(
+        [
+            "# Gallery",
+            "Click a picture to enlarge it. A sweep draws these figures by itself; "
+            "`pb.plot` draws them again from a results folder.",
+            "## Figures of every sweep",
+            *_grid(cards),
+            "The experiment behind them, which ran when this site was built:",
+            f"```yaml\n{experiment.read_text(encoding='utf-8')}```",
+            "## From the experiments of this repository",
+            *_grid(stored),
+        ]
+    )
+
+
+def _grid(cards: list[str]) -> list[str]:
+    return ["::::{grid} 1 2 2 3\n:gutter: 2", *cards, "::::"]
+
+
+def _card(caption: str, image: str, source: str) -> str:
+    """A picture with its caption, which opens in full size."""
+    # Sphinx copies all pictures into one folder.
+    full = f"../../_images/{Path(image).name}"
+    return (
+        f":::{{grid-item-card}} {caption}\n```{{image}} {image}\n:alt: {caption}\n"
+        f":target: {full}\n```\n\n{source}\n:::"
+    )
 
 
 def _first_figure(results: Path, ending: str) -> Path | None:
