@@ -30,7 +30,7 @@ IMAGES = "images"
 GALLERY = "gallery.yaml"
 
 FIGURES = {
-    "maps": "Every prior and hyperprior of a data set: class probability and its uncertainty",
+    "maps": "Every prior and hyperprior: class probability and its uncertainty",
     "map": "One cell: class probability, and its standard deviation over draws",
     "accuracy": "Accuracies, with standard errors over data seeds",
     "design": "Priors and hyperpriors beside each other",
@@ -311,6 +311,8 @@ def gallery_page(folder: Path, experiment: Path) -> str:
     ]
     return "\n\n".join(
         [
+            # The pictures take the width of the table of contents.
+            "---\nhtml_theme.sidebar_secondary.remove: true\n---",
             "# Gallery",
             "Click a picture to enlarge it. A sweep draws these figures by itself; "
             "`pb.plot` draws them again from a results folder.",
@@ -325,7 +327,7 @@ def gallery_page(folder: Path, experiment: Path) -> str:
 
 
 def _grid(cards: list[str]) -> list[str]:
-    return ["::::{grid} 1 2 2 3\n:gutter: 2", *cards, "::::"]
+    return ["::::{grid} 1 1 2 2\n:gutter: 2", *cards, "::::"]
 
 
 def _card(caption: str, image: str, source: str) -> str:
