@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import os
 import re
 import subprocess
 import sys
@@ -15,6 +16,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PAGES = ["start", "scikit_learn", "own_data"]
+TASKS = ["own_prior", "change_settings", "compare_priors", "check_fit", "predict_rows"]
+"""Pages of one task each, whose blocks run in order in one folder."""
 
 
 def python_blocks(page):
@@ -27,14 +30,21 @@ def test_the_site_builds(tmp_path):
     command = [sys.executable, "-m", "sphinx", *options, ".", str(tmp_path / "site")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
+    assert "docs/index.html" in (tmp_path / "site" / "index.html").read_text()
     pages = tmp_path / "site" / "docs"
+    start = (pages / "index.html").read_text()
+    navigation = start[start.index('<nav class="bd-docs-nav') :].partition("</nav>")[0]
+    for page in (*PAGES, *TASKS, "made/settings", "made/gallery"):
+        assert f'href="{page}.html"' in navigation, page
+    assert "pip install" in start and "<img " in start
     assert "kl_annealing" in (pages / "made" / "settings.html").read_text()
     assert "predict_interval" in (pages / "made" / "api.html").read_text()
     for page, fewest in {"gallery": 6, "inspect_traces": 2, "report_figures": 14}.items():
         text = (pages / "made" / f"{page}.html").read_text()
         shown = re.findall(r'<img [^>]*src="([^"]+)"', text)
         assert len(shown) >= fewest
-        assert all((pages / "made" / source).is_file() for source in shown)
+        full = re.findall(r'<a class="[^"]*image-reference" href="([^"]+)"', text)
+        assert all((pages / "made" / source).is_file() for source in (*shown, *full))
 
 
 def test_pages_of_notebooks_have_their_outputs(tmp_path, monkeypatch):
@@ -106,6 +116,47 @@ def test_names_and_arguments_that_pages_show_are_there():
         assert arguments <= known.keys() or "settings" in known, name
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("page", TASKS)
+def test_pages_of_tasks_run_from_top_to_bottom(page, tmp_path):
+    """A block that begins with the name of a file is that file; what is marked so is not run."""
+    commands = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    for language, text in blocks(page):
+        if named := re.match(r"# (\S+\.(?:py|yaml))\n", text):
+            (tmp_path / named[1]).write_text(text)
+        elif language in ("python", "bash"):
+            text = re.sub(r".*# not run here\n", "", text)
+            program = sys.executable if language == "python" else "bash"
+            done = subprocess.run(
+                [program, *(["-e"] if language == "bash" else []), "-c", text],
+                cwd=tmp_path,
+                env=os.environ | {"PATH": commands},
+                capture_output=True,
+                text=True,
+                timeout=600,
+            )
+            assert done.returncode == 0, done.stdout + done.stderr
+
+
+def blocks(page):
+    text = (ROOT / "docs" / f"{page}.md").read_text()
+    return re.findall(r"```(\w+)\n(.*?)```", text, re.DOTALL)
+
+
+@pytest.mark.parametrize("page", TASKS)
+def test_files_of_pages_of_tasks_are_experiments(page, tmp_path, monkeypatch, registries):
+    from pmbnn.experiment.load import load_experiment
+
+    monkeypatch.syspath_prepend(tmp_path)
+    for _, text in blocks(page):
+        if named := re.match(r"# (\S+\.(?:py|yaml))\n", text):
+            (tmp_path / named[1]).write_text(text)
+    [file] = tmp_path.glob("*.yaml")
+    experiment = load_experiment(file)
+    if not experiment.sweeps[0].needs_data:
+        assert experiment.cells
+
+
 def test_the_job_that_the_page_on_clusters_submits():
     """A worker of one thread for each core, within the environment that the page names."""
     import dask
@@ -127,7 +178,7 @@ def test_the_job_that_the_page_on_clusters_submits():
 def test_commands_that_pages_name_are_there():
     from pmbnn.cli import app
 
-    pages = [page.read_text() for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"))]
+    pages = [page.read_text() for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))]
     line = re.compile(r"^(?:\$ |uv run )?pmbnn ([a-z]+)", re.MULTILINE)
     shown = {name for page in pages for name in line.findall(page)}
     assert {"new", "compare"} <= shown <= {command.name for command in app.registered_commands}
