@@ -7,7 +7,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pmbnn.calibration.ranks import ERROR, FAILED, RankEcdf, rank_ecdfs, ranks_among, uniform_band
+from pmbnn.calibration.ranks import (
+    ERROR,
+    FAILED,
+    RankEcdf,
+    rank_ecdfs,
+    ranks_among,
+    uniform_band,
+    valid_ranks,
+)
 
 X = np.column_stack([np.ones(20), np.linspace(-1, 2, 20)])
 AT = np.array([[1.0, 0.5], [1.0, 4.0]])
@@ -50,6 +58,11 @@ def simulated_ranks(seed, draw, simulations=SIMULATIONS, **settings):
 
 def verdicts(ranks):
     return [one.verdict for one in rank_ecdfs(ranks, DRAWS)]
+
+
+def test_simulations_with_a_missing_rank_are_left_out():
+    ranks = np.array([[3, FAILED], [1, 2], [FAILED, FAILED]])
+    np.testing.assert_array_equal(valid_ranks(ranks), [[1, 2]])
 
 
 # Level

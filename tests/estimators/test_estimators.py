@@ -75,6 +75,18 @@ def test_numbers_come_back_in_their_own_units(regressor):
     assert 1.5 < sd.mean() < 6  # the noise is 2
 
 
+def test_inputs_are_standardised_unless_it_is_switched_off(monkeypatch):
+    datasets = []
+    monkeypatch.setattr(base, "fitted", lambda cell, dataset: datasets.append(dataset))
+    x, y = labelled()
+    for standardise in (True, False):
+        pb.BNNClassifier(standardise=standardise).fit(x, y)
+    standardised, given = (np.asarray(dataset.x_train) for dataset in datasets)
+    np.testing.assert_allclose(standardised.std(axis=0), 1)
+    np.testing.assert_array_equal(given, np.asarray(x))
+    assert not np.allclose(standardised, given)
+
+
 def test_intervals_hold_what_they_say(regressor):
     x, y = numbers()
     wide, narrow = (regressor.predict_interval(x, level) for level in (0.9, 0.5))
