@@ -55,6 +55,14 @@ def test_folds_of_classes_have_all_of_them():
         assert np.bincount(LABELS[test]).tolist() == [6, 2]
 
 
+def test_folds_of_groups_keep_the_proportions_of_classes():
+    groups, labels = np.arange(40) // 4, np.arange(40) // 20
+    raw = rows(labels, ("a", "b"), groups)
+    for seed in range(10):
+        _, test = Folds(folds=5, group="who").parts(raw, seed)
+        assert np.bincount(labels[test]).tolist() == [4, 4]
+
+
 @pytest.mark.parametrize("labels", [None, LABELS])
 @pytest.mark.parametrize("split", [RandomSplit(group="who"), Folds(group="who")])
 def test_groups_stay_together(split, labels):

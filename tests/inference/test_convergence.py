@@ -226,5 +226,6 @@ def test_improper():
 def test_final_mean():
     assert final_mean(np.arange(200.0)) == 189.5
     assert final_mean(np.arange(14.0)) == 13
+    assert final_mean(np.arange(3.0)) == 2
     assert final_mean(np.array([-5.0])) == -5
     assert np.isnan(final_mean(np.array([1.0, np.nan])))
