@@ -13,6 +13,7 @@ import typer
 from pmbnn.cli.command import (
     FAILED,
     Only,
+    OutFile,
     ResultsFolder,
     ResultsFolders,
     TrustPlugins,
@@ -52,7 +53,10 @@ def baselines(
         ),
     ] = None,
     name: Annotated[
-        str, typer.Option(help="Name of the published method [default: the file's name].")
+        str,
+        typer.Option(
+            metavar="NAME", help="Name of the published method [default: the file's name]."
+        ),
     ] = "",
     trust_plugins: TrustPlugins = False,
 ) -> None:
@@ -122,7 +126,12 @@ def claims(
     folders: ResultsFolders,
     out: Annotated[
         Path | None,
-        typer.Option(help="One table for all folders [default: claims.csv in each folder]."),
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FILE",
+            help="One table for all folders [default: claims.csv in each folder].",
+        ),
     ] = None,
 ) -> None:
     """Compare priors and hyperpriors on stored results: tables, and claims.csv.
@@ -288,7 +297,7 @@ def table(
     only: Only = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", metavar="FILE", help="Write it to a file, do not print it."),
+        OutFile,
     ] = None,
 ) -> None:
     """Print a metric as a table for a paper: mean ± standard error, the best in bold.
@@ -319,7 +328,12 @@ def report(
     folders: ResultsFolders,
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder of the page, which is made [default: the first results folder]."),
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FOLDER",
+            help="Folder of the page, which is made [default: the first results folder].",
+        ),
     ] = None,
 ) -> None:
     """Show results folders on one page: the best combinations first, then every table and figure.

@@ -33,9 +33,7 @@ INTERRUPTED_LINE = "interrupted: finished results are kept; the same command goe
 LOG_WIDTH = 160
 """Width in columns of tables that are not printed on a terminal: none is folded."""
 
-ExperimentFile = Annotated[
-    Path, typer.Argument(metavar="EXPERIMENT", help="Experiment file (YAML).")
-]
+ExperimentFile = Annotated[Path, typer.Argument(metavar="FILE", help="Experiment file (YAML).")]
 
 ResultsFolder = Annotated[
     Path, typer.Argument(metavar="RESULTS", help="Results folder: results/<experiment>.")
@@ -53,14 +51,24 @@ Only = Annotated[
     ),
 ]
 
-Out = Annotated[Path | None, typer.Option(help="Results folder [default: results/<experiment>].")]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        "--out", "-o", metavar="RESULTS", help="Results folder [default: results/<experiment>]."
+    ),
+]
+
+OutFile = typer.Option("--out", "-o", metavar="FILE", help="Write to a file instead of printing.")
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")]
 
 Workers = Annotated[
     int | None,
     typer.Option(
+        "--workers",
+        "-w",
         min=1,
+        metavar="N",
         help="Processes for all but the largest networks [default: one per core; one per GPU].",
     ),
 ]
@@ -78,7 +86,16 @@ Wait = Annotated[
 
 Quiet = Annotated[
     bool,
-    typer.Option("--quiet", help="Suppress progress output: show failures and tables only."),
+    typer.Option("--quiet", "-q", help="Suppress progress output: show failures and tables only."),
+]
+
+Verbose = Annotated[
+    bool,
+    typer.Option(
+        "--verbose",
+        "-v",
+        help="With --dry-run: print the multiply-adds too, and the largest network that fits.",
+    ),
 ]
 
 

@@ -67,12 +67,15 @@ def predict(
         ),
     ] = False,
     only: Only = None,
-    draws: Annotated[int, typer.Option(min=1, help="Posterior draws of each restart.")] = 200,
+    draws: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Posterior draws of each restart.")
+    ] = 200,
     percentile: Annotated[
         float,
         typer.Option(
             min=0,
             max=100,
+            metavar="PERCENT",
             help="Reject images that are more uncertain than this share of the held-out digits.",
         ),
     ] = 99.0,
@@ -91,10 +94,14 @@ def predict(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
     out: Annotated[
-        Path | None, typer.Option(help="Write the predictions for a table to this file.")
+        Path | None,
+        typer.Option(
+            "--out", "-o", metavar="FILE", help="Write the predictions for a table to this file."
+        ),
     ] = None,
     figure: Annotated[
-        Path | None, typer.Option(help="Plot images and probabilities to this PNG file.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Plot images and probabilities to this PNG file."),
     ] = None,
     beside: Annotated[
         Path | None,

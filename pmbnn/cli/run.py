@@ -15,10 +15,12 @@ from pmbnn.cli.command import (
     ExperimentFile,
     Only,
     Out,
+    OutFile,
     Quiet,
     ResultsFolder,
     ResultsFolders,
     TrustPlugins,
+    Verbose,
     Wait,
     Workers,
     new_console,
@@ -57,6 +59,7 @@ def sweep(
         ),
     ] = None,
     dry_run: DryRun = False,
+    verbose: Verbose = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Fit stored cells again.")] = False,
     workers: Workers = None,
     device: Device = "auto",
@@ -106,7 +109,7 @@ def sweep(
         wanted = wanted_cells(experiment, only or [], part, devices)
         folder = out or default_folder(experiment.name, part, experiment.overrides)
         if dry_run:
-            _print_plan(experiment, wanted, workers, devices)
+            _print_plan(experiment, wanted, workers, devices, verbose)
             if experiment.overrides:
                 typer.echo(f"results folder: {folder}")
             _print_left_behind(experiment, folder)
@@ -120,11 +123,11 @@ def sweep(
     raise typer.Exit(FAILED if outcome.failed else 0)
 
 
-def _print_plan(experiment, cells, workers, devices) -> None:
+def _print_plan(experiment, cells, workers, devices, verbose) -> None:
     from pmbnn.core.machine import cores
     from pmbnn.experiment.plan import print_plan
 
-    print_plan(experiment, cells, workers or cores(), devices)
+    print_plan(experiment, cells, workers or cores(), devices, verbose)
 
 
 def _print_left_behind(experiment: "Experiment", folder: Path) -> None:
@@ -154,14 +157,19 @@ def _print_outcome(console: "Console", outcome: "Outcome") -> None:
         f"tables {', '.join(f'{folder}/{name}' for name in files)}; figures {folder}/figures; "
         f"traces and maps {folder}/cells",
         *(f"failed: {cell_line(record.cell)}: {record.reason}" for record in outcome.failed),
+        *tables.best_lines(records),
+        f"next: pmbnn report {shlex.quote(str(folder))} (the page), pmbnn show, pmbnn table",
     )
 
 
 def check(
     folder: ResultsFolder,
     only: Only = None,
-    engine: Annotated[str, typer.Option(help="Sampler of the reference.")] = "mclmc",
+    engine: Annotated[
+        str, typer.Option(metavar="NAME", help="Sampler of the reference.")
+    ] = "mclmc",
     dry_run: DryRun = False,
+    verbose: Verbose = False,
     workers: Workers = None,
     device: Device = "auto",
     wait: Wait = False,
@@ -187,7 +195,7 @@ def check(
     wanted = references(folder, SAMPLING[engine](), only or [], devices)
     print_lines(console, *(f"left out: {line}" for line in wanted.left_out))
     if dry_run:
-        _print_plan(wanted.experiment, wanted.cells, workers, devices)
+        _print_plan(wanted.experiment, wanted.cells, workers, devices, verbose)
         return
     from pmbnn.cli.tables import agreement_tables
     from pmbnn.compare.agreement import agreement_table
@@ -206,15 +214,17 @@ def calibrate(
     file: ExperimentFile,
     only: Only = None,
     simulations: Annotated[
-        int, typer.Option(min=10, help="Simulated data sets of each combination.")
+        int, typer.Option(min=10, metavar="N", help="Simulated data sets of each combination.")
     ] = 500,
     draws: Annotated[
-        int, typer.Option(min=9, help="Posterior draws among which each truth is ranked.")
+        int,
+        typer.Option(min=9, metavar="N", help="Posterior draws among which each truth is ranked."),
     ] = 99,
     restarts: Annotated[
         int | None,
         typer.Option(
             min=1,
+            metavar="N",
             help="Fits of each simulated data set, the best of which is used [default: that of "
             "the file].",
         ),
@@ -323,7 +333,9 @@ def merge(
     folders: ResultsFolders,
     out: Annotated[
         Path,
-        typer.Option(metavar="RESULTS", help="Results folder of all cells, existing or not."),
+        typer.Option(
+            "--out", "-o", metavar="RESULTS", help="Results folder of all cells, existing or not."
+        ),
     ],
     wait: Wait = False,
     quiet: Quiet = False,
@@ -354,11 +366,14 @@ def new(
         typer.Argument(metavar="TABLE", help="CSV file, compressed or not, Parquet or Excel."),
     ],
     target: Annotated[
-        str | None, typer.Option(help="Column to predict [default: the last one].")
+        str | None,
+        typer.Option(metavar="COLUMN", help="Column to predict [default: the last one]."),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Experiment file [default: the table's name .yaml]."),
+        typer.Option(
+            "--out", "-o", metavar="FILE", help="Experiment file [default: the table's name .yaml]."
+        ),
     ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Overwrite an existing experiment file.")
@@ -397,13 +412,13 @@ def new(
 def schema(
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="FILE", help="Write it to a file instead of printing it."),
+        OutFile,
     ] = None,
     experiment: Annotated[
         Path | None,
         typer.Option(
             "--for",
-            metavar="EXPERIMENT",
+            metavar="FILE",
             help="Include what the plugins of this experiment file register.",
         ),
     ] = None,

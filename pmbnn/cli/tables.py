@@ -284,6 +284,17 @@ def best_words(records: Sequence[CellRecord]) -> str:
     return words + (f"; {level} more not significantly worse" if level else "")
 
 
+def best_lines(records: Sequence[CellRecord]) -> list[str]:
+    """The best combination of each data set and variant, and how many cells converged."""
+    lines = [
+        f"best, {variant.label}: {words}"
+        for variant in variants(records)
+        if (words := best_words(variant.records))
+    ]
+    converged = sum(bool(record.results) and has_converged(record) for record in records)
+    return [*lines, f"{converged} of {counted(len(records), 'cell')} converged"]
+
+
 # A results folder
 
 

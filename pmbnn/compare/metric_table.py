@@ -25,16 +25,11 @@ from pmbnn.experiment.cells import SOURCES, number_label
 from pmbnn.results.loading import ExperimentResults
 from pmbnn.results.names import (
     ENGINE,
-    dataset_title,
-    distinct_names,
     group_by_settings,
     grouped,
-    method_name,
-    network_title,
-    scale_title,
+    section_labels,
     setting_words,
     settings_row,
-    title,
     valid_cells,
 )
 from pmbnn.results.record import CellRecord, count
@@ -62,15 +57,6 @@ FAILED = "failed"
 
 SEEDS = ("dataset.seed", "inference.seed")
 """Settings that repeat a combination."""
-
-NAMES: Mapping[str, Callable[[Any], str]] = {
-    "dataset": dataset_title,
-    "network": network_title,
-    "hyperprior": scale_title,
-    "inference": method_name,
-    "predict": lambda _: "predict",
-}
-"""Names of a section's settings in headings; of other sections that of the kind."""
 
 NAMED = ("network", "prior", "hyperprior", "likelihood", "inference")
 """Sections that are named as a whole where they set tables apart."""
@@ -240,9 +226,8 @@ def _labels(
     """Headings of an axis by the names of cells."""
     if axis not in SOURCES:
         return {name: number_label(row.get(axis, "")) for name, row in settings.items()}
-    specs = {record.name: getattr(record.cell.without_seeds, axis) for record in records}
-    names = distinct_names(specs.values(), NAMES.get(axis, title))
-    return {name: names[spec] for name, spec in specs.items()}
+    labels = section_labels([record.cell for record in records], axis)
+    return dict(zip(settings, labels, strict=True))
 
 
 def _blocks(

@@ -232,8 +232,8 @@ def largest_network(memory: float) -> float:
     return max(0.0, memory - COMMAND - PROCESS) / (2 * BYTES_A_NUMBER)
 
 
-def memory_line(cells: Collection[Cell], workers: int) -> str:
-    """Line with the memory that the cells take at most, and how large a network could be."""
+def memory_line(cells: Collection[Cell], workers: int, verbose: bool = False) -> str:
+    """Line with the memory that the cells take at most; a verbose one says what network fits."""
     needed, available = most_memory(cells, workers), total_memory()
     line = f"memory: about {needed / 1e9:.1f} GB at most"
     if available is None:
@@ -242,7 +242,9 @@ def memory_line(cells: Collection[Cell], workers: int) -> str:
     if needed > available:
         line += ": TOO MUCH for this machine"
     largest = largest_network(available) / 1e6
-    if largest < 1:  # small networks may fit all the same: memory beside them is an estimate
+    if (
+        not verbose or largest < 1
+    ):  # small networks may fit all the same: memory beside them is an estimate
         return line
     return f"{line}; a network of up to {largest:,.0f} million parameters could be fitted"
 

@@ -61,6 +61,10 @@ COMPILING, COMPILING_CHAINS = 2.5, 6.0
 """Seconds of one core for the programs of a group of fits, and of one of chains: 3 (SMC) to 10
 (MCLMC) s (benchmarks/end_to_end.txt)."""
 
+CHAINS_VARY = 2
+"""How many times longer or shorter chains may take until they agree; see `CHAIN_LENGTH` of
+`pmbnn.experiment.cost`."""
+
 CLOSING = 0.1
 """Seconds a cell for tables and figures after the last fit."""
 
@@ -227,9 +231,10 @@ def jobs(
 
 
 def job_label(cells: Sequence[Cell]) -> str:
-    """Text for the cells of a job: the first one and the number of others."""
+    """Text for the cells of a job: prior × hyperprior of the first one, then the rest of it."""
     first, *more = cells
-    words = " ".join([spec_label(first.dataset), *model_words(first)])
+    network, prior, hyperprior, *others = model_words(first)
+    words = f"{prior} × {hyperprior}, {' '.join([spec_label(first.dataset), network, *others])}"
     return f"{words} and {len(more)} more" if more else words
 
 
@@ -238,8 +243,12 @@ def plan_lines(
     wanted: Collection[Cell] | None = None,
     workers: int = 2,
     devices: Sequence[Device] = (CPU,),
+    verbose: bool = False,
 ) -> list[str]:
-    """Lines of the plan: cells per sweep, what is left out, groups, work, time and memory."""
+    """Lines of the plan: cells per sweep, what is left out, groups, work, time and memory.
+
+    Verbose ones have the number of multiply-adds too, and the largest network that fits in memory.
+    """
     cells = experiment.cells
     chosen = list(cells if wanted is None else wanted)
     groups: dict[str, list[Job]] = {}
@@ -254,9 +263,13 @@ def plan_lines(
     else:
         seconds = slowness() * wall_seconds(list(groups.values()), workers)
         used = "1 worker" if workers == 1 else f"{workers} workers"
-        time = f"about {_duration(seconds)} on this machine with {used}, compiling included"
-    lines.append(f"in all: {_work_text(total_work(chosen))}, {time}")
-    return [*lines, memory_line(chosen, processes(workers, devices)), *too_large_lines(chosen)]
+        about = f"about {_duration(seconds)}"
+        if any(cell.is_sampled for cell in chosen):
+            about = f"{_duration(seconds / CHAINS_VARY)} to {_duration(seconds * CHAINS_VARY)}"
+        time = f"{about} on this machine with {used}, compiling included"
+    lines.append(f"in all: {_work_text(total_work(chosen), verbose)}, {time}")
+    memory = memory_line(chosen, processes(workers, devices), verbose)
+    return [*lines, memory, *too_large_lines(chosen)]
 
 
 def print_plan(
@@ -264,9 +277,10 @@ def print_plan(
     wanted: Collection[Cell] | None = None,
     workers: int = 2,
     devices: Sequence[Device] = (CPU,),
+    verbose: bool = False,
 ) -> None:
-    """Print the plan."""
-    print("\n".join(plan_lines(experiment, wanted, workers, devices)))
+    """Print the plan; see `plan_lines`."""
+    print("\n".join(plan_lines(experiment, wanted, workers, devices, verbose)))
 
 
 def wall_seconds(groups: Sequence[Sequence[Job]], workers: int) -> float:
@@ -352,12 +366,10 @@ def _group_lines(groups: Sequence[Sequence[Job]]) -> list[str]:
     return [*lines, f"  and {more:,} more groups"] if more > 0 else lines
 
 
-def _work_text(work: Work) -> str:
+def _work_text(work: Work, verbose: bool) -> str:
     choosing = f" ({work.choosing_fits} to choose by)" if work.choosing_fits else ""
-    return (
-        f"{work.fits} fits{choosing}, {work.steps:,} gradient steps, {work.operations:.1e} "
-        f"step × row × multiply-add"
-    )
+    text = f"{work.fits} fits{choosing}, {work.steps:,} gradient steps"
+    return f"{text}, {work.operations:.1e} step × row × multiply-add" if verbose else text
 
 
 def _duration(seconds: float) -> str:

@@ -163,6 +163,23 @@ def _differing(row: Mapping[str, Any], others: Iterable[Mapping[str, Any]]) -> l
     ]
 
 
+SECTION_NAMES: Mapping[str, Callable[[Any], str]] = {
+    "dataset": dataset_title,
+    "network": network_title,
+    "hyperprior": scale_title,
+    "inference": method_name,
+    "predict": lambda _: "predict",
+}
+"""Names of a section's settings in headings; of other sections that of the kind."""
+
+
+def section_labels(cells: Iterable[Cell], section: str) -> list[str]:
+    """Distinct names of a section of cells, in their order, without seeds."""
+    specs = [getattr(cell.without_seeds, section) for cell in cells]
+    names = distinct_names(specs, SECTION_NAMES.get(section, title))
+    return [names[spec] for spec in specs]
+
+
 # Cells
 
 

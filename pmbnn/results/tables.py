@@ -13,7 +13,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pmbnn.results.names import distinct, group_by_settings, grouped, settings_row, title
+from pmbnn.experiment.cells import SOURCES, Cell
+from pmbnn.results.names import (
+    distinct,
+    group_by_settings,
+    grouped,
+    section_labels,
+    settings_row,
+    title,
+)
 from pmbnn.results.record import (
     CellRecord,
     Counts,
@@ -29,6 +37,8 @@ FIT_SEED = "inference.seed"
 
 MAIN_SCORES = ("accuracy", "rmse", "nll")
 """Scores that cells are compared by: the first that they have."""
+
+AT_END = ("scale_at_grid_end", "learning_rate_at_grid_end")
 
 SCORE_WORDS = {"accuracy": "accuracy", "rmse": "RMSE", "nll": "NLL"}
 
@@ -68,6 +78,42 @@ def summary_table(records: Iterable[CellRecord]) -> pd.DataFrame:
     corrected for overlapping splits (`mean_and_error`).
     """
     return table_of(_summary_row(group) for group in group_by_settings(records))
+
+
+STATUS = ("status", "cells", "failed", "not_converged", *AT_END)
+"""Columns that say how fits went."""
+
+
+def readable(table: pd.DataFrame, cells: Sequence[Cell]) -> pd.DataFrame:
+    """A table of cells, or of combinations, as its CSV file has it.
+
+    First what a person looks for: the sweep, the data set and its seed, network, prior, hyperprior,
+    likelihood and inference by their short names, each where it varies; then how the fits went, and
+    the results. Last come the cell's name and the settings that vary, under dotted names. Settings
+    that do not vary are in ``experiment.yaml``.
+
+    Parameters
+    ----------
+    table
+        As `metrics_table` or `summary_table` makes it.
+    cells
+        The cell of each row.
+    """
+    if table.empty:
+        return table
+    settings = [name for name in table if name.partition(".")[0] in SOURCES]
+    varying = [name for name in settings if table[name].map(repr).nunique() > 1 and name != SEED]
+    leading = {"sweep": table["sweep"]}
+    for section in SOURCES:
+        if section != "predict":
+            leading[section] = section_labels(cells, section)
+        if section == "dataset" and SEED in table:
+            leading["seed"] = table[SEED]
+    first = pd.DataFrame(leading, index=table.index)
+    first = first[[name for name in first if first[name].nunique() > 1]]
+    status, last = ([n for n in names if n in table] for names in (STATUS, ("name", *varying)))
+    rest = [n for n in table if n not in {"sweep", *settings, *status, *last}]
+    return pd.concat([first, table[[*status, *rest, *last]]], axis=1)
 
 
 def table_of(rows: Iterable[Mapping[str, Any]], dtype: type | None = object) -> pd.DataFrame:

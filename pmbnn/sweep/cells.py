@@ -29,11 +29,12 @@ from pmbnn.experiment.published import read_published
 from pmbnn.fitting.tasks import CellTask, JobTask
 from pmbnn.fitting.workers import Event, Finished, Stored, run_jobs, turns
 from pmbnn.inference.samplers.settings import Sampling
+from pmbnn.results.names import group_by_settings
 from pmbnn.results.present import FILE as CELLS
 from pmbnn.results.present import CellList, checkpoint_name, read_list
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import Results
-from pmbnn.results.tables import metrics_table, ood_table, summary_table
+from pmbnn.results.tables import metrics_table, ood_table, readable, summary_table
 
 if TYPE_CHECKING:
     from pmbnn.sweep.cluster.coordinator import Cluster
@@ -257,9 +258,11 @@ def write_header(run: Run, cells: CellList | None = None) -> None:
 
 def write_tables(run: Run, records: Sequence[CellRecord]) -> None:
     """Write ``summary.csv``, ``ood.csv`` and ``metrics.csv``."""
-    run.results.write_table("summary.csv", summary_table(records))
+    combinations = [group[0].cell for group in group_by_settings(records)]
+    run.results.write_table("summary.csv", readable(summary_table(records), combinations))
     run.results.replace_table("ood.csv", ood_table(records))  # of classifiers of images
-    run.results.write_table("metrics.csv", metrics_table(records))
+    cells = [record.cell for record in records]
+    run.results.write_table("metrics.csv", readable(metrics_table(records), cells))
 
 
 def _provenance(run: Run) -> dict:

@@ -98,7 +98,7 @@ def test_nothing_left_is_an_error(tmp_path):
 def test_no_more_truths_around_the_data_than_the_posterior_has_draws(tmp_path):
     file = experiment(tmp_path, inference="[{steps: 60}, {engine: mclmc, chains: 4, draws: 30}]")
     assert len(plan(file, simulations=120, truths="posterior").tasks) == 2
-    words = "at most 120 around the data.* normal fixed mclmc.*; got 121"
+    words = "at most 120 around the data.*normal × fixed, .* mclmc.*; got 121"
     with pytest.raises(ConfigError, match=words):
         plan(file, simulations=121, truths="posterior")
     # A fitted cell's posterior is sampled by MCLMC as it is by default.
@@ -168,7 +168,9 @@ def test_failures_do_not_stop_the_others(tmp_path, scripted):
     assert list(table["verdict"]) == ["calibrated", "miscalibrated"]
     text = console.file.getvalue()
     assert "3 combinations, 3 to simulate" in text
-    assert "[2/3] moons-noise0.3-train60-test40-seed0 dense-2 laplace fixed steps60: failed" in text
+    assert (
+        "[2/3] laplace × fixed, moons-noise0.3-train60-test40-seed0 dense-2 steps60: failed" in text
+    )
 
 
 def test_a_combination_whose_fits_all_diverged_has_no_figure(tmp_path, scripted, made):
@@ -231,7 +233,8 @@ def test_the_command_says_what_is_wrong(tmp_path, scripted):
     assert "`--only prior` must be one of" in done.output
     done = run("--simulations", "60", "--out", str(tmp_path / "out"))
     assert done.exit_code == 1
-    assert "laplace fixed steps60: failed, ValueError: no luck" in done.output
+    label = "laplace × fixed, moons-noise0.3-train60-test40-seed0 dense-2 steps60"
+    assert f"{label}: failed, ValueError: no luck" in done.output
     done = run("--dry-run")
     assert done.exit_code == 0
     assert "500 simulations" in done.output

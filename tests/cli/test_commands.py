@@ -36,10 +36,29 @@ def test_version():
 
 
 def test_help_has_a_whole_line_for_each_command():
-    _, *panels = call("--help").output.partition("Run experiments:")
+    _, *panels = call("--help").output.partition("Commands of every day:")
     lines = [line.split(maxsplit=1) for line in "".join(panels).splitlines() if line[:2] == "  "]
     assert sorted(name for name, _ in lines) == sorted(COMMANDS)
     assert all(words.endswith(".") and "..." not in words for _, words in lines)
+
+
+def test_help_lists_commands_in_the_order_of_a_day_and_has_completion():
+    shown = call("--help").output
+    day = ["new", "sweep", "show", "report", "predict", "table", "compare", "check"]
+    places = [shown.index(f"\n  {name} ") for name in day]
+    assert places == sorted(places)
+    assert "--install-completion" in shown
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [("sweep", "ovwq"), ("check", "vwq"), ("table", "fo"), ("report", "o"), ("predict", "o")],
+)
+def test_short_options_and_usual_metavariables(command, options):
+    shown = call(command, "--help").output
+    assert all(f"\n  -{letter}, --" in shown for letter in options)
+    assert "RESULTS" in shown or "FILE" in shown
+    assert "<int" not in shown and "RESULT_CELL" not in shown and "EXPERIMENT" not in shown
 
 
 @pytest.mark.parametrize("command", COMMANDS)

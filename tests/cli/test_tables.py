@@ -237,6 +237,15 @@ def test_a_sweep_of_points_ends_as_before():
     assert "tables out/metrics.csv, out/summary.csv; figures" in text
 
 
+def test_a_sweep_ends_with_the_best_combination_and_where_to_look():
+    cells = [record(prior=prior, score=score) for prior, score in (("normal", 0.4), ("flat", 0.3))]
+    cells = [cell.model_copy(update={"predictive": "class_probabilities"}) for cell in cells]
+    *_, best, converged, following = concluded(cells).splitlines()
+    assert best == ("best, digits: mnist: flat × fixed 0.1 (NLL of held-out training rows 0.3000)")
+    assert converged == "2 of 2 cells converged"
+    assert following == "next: pmbnn report out (the page), pmbnn show, pmbnn table"
+
+
 def test_a_cell_that_failed_is_named():
     lost = record(status="diverged", reason="not finite", results={})
     text = concluded([record(), lost], [lost])

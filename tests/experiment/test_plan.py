@@ -385,9 +385,11 @@ def test_a_cell_keeps_its_place_whatever_else_is_wanted():
 
 def test_job_label():
     (job,) = jobs(grid(priors=(Normal(),), seeds=3))
-    assert job_label(job.wanted) == "moons-noise0.4-seed0 dense-5-5 normal half_normal and 2 more"
+    assert (
+        job_label(job.wanted) == "normal × half_normal, moons-noise0.4-seed0 dense-5-5 and 2 more"
+    )
     (job,) = jobs([CELL])
-    assert job_label(job.wanted) == "moons-noise0.4-seed0 dense-5-5 normal half_normal"
+    assert job_label(job.wanted) == "normal × half_normal, moons-noise0.4-seed0 dense-5-5"
 
 
 # Work
@@ -641,11 +643,19 @@ def test_plan_in_words(experiment, capsys, monkeypatch):
         "      2      1     1     6          57        1 s  moons dense-5-5 normal fixed",
         "      3      1     1     6          57        1 s  moons dense-5-5 flat fixed",
         "",
-        "in all: 18 fits (9 to choose by), 180,000 gradient steps, 6.5e+09 step × row × "
-        "multiply-add, about 13 s on this machine with 2 workers, compiling included",
-        "memory: about 3.1 GB at most of 24.0 GB; a network of up to 298 million parameters could "
-        "be fitted",
+        "in all: 18 fits (9 to choose by), 180,000 gradient steps, about 13 s on this machine with "
+        "2 workers, compiling included",
+        "memory: about 3.1 GB at most of 24.0 GB",
     ]
+    *_, work, memory = plan_lines(experiment, verbose=True)
+    assert work.startswith(
+        "in all: 18 fits (9 to choose by), 180,000 gradient steps, 6.5e+09 step × row × "
+        "multiply-add, about 13 s"
+    )
+    assert memory == (
+        "memory: about 3.1 GB at most of 24.0 GB; a network of up to 298 million parameters could "
+        "be fitted"
+    )
     print_plan(experiment)
     assert capsys.readouterr().out.splitlines() == plan_lines(experiment)
 
@@ -655,10 +665,17 @@ def test_the_plan_of_a_gpu_promises_no_time(experiment):
     lines = plan_lines(experiment, workers=8, devices=(GPU, replace(GPU, number=1)))
     *_, work, memory = lines
     assert work.endswith(
-        "multiply-add, in an unknown time on gpu, 2 × NVIDIA A: core times are a processor's"
+        "gradient steps, in an unknown time on gpu, 2 × NVIDIA A: core times are a processor's"
     )
     # Two workers of what would be eight.
-    assert memory.split(";")[0] == plan_lines(experiment, workers=2)[-1].split(";")[0]
+    assert memory == plan_lines(experiment, workers=2)[-1]
+
+
+def test_the_time_of_chains_is_a_range(experiment):
+    """How many draws chains need until they agree is not known beforehand."""
+    sampled = replace(CELL, inference=Mclmc())
+    *_, work, _ = plan_lines(of_cells(experiment, (sampled,)))
+    assert re.search(r"steps, [0-9]+ (s|min) to [0-9]+ (s|min|h) on this machine with 2", work)
 
 
 def test_a_group_is_named_by_what_it_is_compiled_for(experiment):
@@ -685,7 +702,7 @@ def test_a_plan_says_what_does_not_fit(experiment, monkeypatch):
     words = []
     for there in (24e9, 16e9, None, 1.5e9):
         monkeypatch.setattr("pmbnn.experiment.cost.total_memory", lambda there=there: there)
-        words.append("\n".join(plan_lines(huge)[9:]))
+        words.append("\n".join(plan_lines(huge, verbose=True)[9:]))
     enough, too_little, unknown, nearly_none = words
     assert enough.startswith("memory: about 23.3 GB at most of 24.0 GB; a network")
     assert " GB at most of 16.0 GB: TOO MUCH for this machine; " in too_little

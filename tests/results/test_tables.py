@@ -2,6 +2,7 @@
 
 import math
 
+import makers
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,6 +14,7 @@ from pmbnn.results.tables import (
     mean_and_error,
     metrics_table,
     ood_table,
+    readable,
     summary_table,
     union_of_names,
 )
@@ -44,6 +46,44 @@ def metrics_row(made):
 
 def summarise(records):
     return summary_table(records).to_dict("records")
+
+
+# Files
+
+
+def test_a_file_begins_with_what_a_person_looks_for():
+    made = [
+        makers.record(prior, hyperprior, makers.MOONS | {"seed": seed}, nll=0.5)
+        for prior in ("normal", "laplace")
+        for hyperprior in (makers.FIXED, makers.HALF_NORMAL)
+        for seed in range(2)
+    ]
+    table = readable(metrics_table(made), [one.cell for one in made])
+    columns = list(table)
+    assert columns[:6] == ["seed", "prior", "hyperprior", "status", "accuracy", "mean_sd"]
+    assert columns[columns.index("name") :][:3] == ["name", "prior.kind", "hyperprior.kind"]
+    assert not {"sweep", "dataset", "dataset.seed", "inference.steps"} & set(columns)
+    assert table["hyperprior"].unique().tolist() == ["fixed 1", "half-normal"]
+    assert table["name"].tolist() == [one.name for one in made]
+    means = [group[0].cell for group in group_by_settings(made)]
+    summary = readable(summary_table(made), means)
+    assert list(summary)[:5] == ["prior", "hyperprior", "cells", "failed", "not_converged"]
+    assert len(summary) == 4
+
+
+def test_leading_columns_are_those_that_vary():
+    wide = {"kind": "dense", "hidden": [50]}
+    circles = makers.MOONS | {"kind": "circles"}
+    made = [
+        makers.record(),
+        makers.record(dataset=circles, sweep="other"),
+        makers.record(network=wide, inference={"engine": "nuts"}),
+    ]
+    table = readable(metrics_table(made), [one.cell for one in made])
+    assert list(table)[:5] == ["sweep", "dataset", "network", "inference", "status"]
+    alone = readable(metrics_table(made[:1]), [made[0].cell])
+    assert list(alone)[0] == "status" and not any("." in name for name in alone)
+    assert readable(metrics_table([]), []).empty
 
 
 # Rows
