@@ -407,6 +407,7 @@ def new(
     typer.echo(f"  pmbnn sweep {quoted}", err=True)
     typer.echo(f"  pmbnn baselines results/{experiment.name}", err=True)
     typer.echo(f"  pmbnn report results/{experiment.name}", err=True)
+    typer.echo(f"  pmbnn predict results/{experiment.name} new.csv --best", err=True)
 
 
 def schema(

@@ -214,7 +214,7 @@ class PublishedTable(_Part):
     figures: tuple[PublishedFigure, ...] = ()
     curves: tuple[PublishedCurve, ...] = ()
     splits: tuple[PublishedSplits, ...] = ()
-    command: str = "python -m pmbnn.sweep {experiment}.yaml"
+    command: str = "pmbnn sweep {experiment}.yaml"
     groups: tuple[Group, ...] = ()
 
     @model_validator(mode="after")

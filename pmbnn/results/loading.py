@@ -353,7 +353,7 @@ def load_results(folder: Path | str, trust_plugins: bool = False) -> ExperimentR
     Parameters
     ----------
     folder
-        ``results/<experiment>``, as ``python -m pmbnn.sweep`` or `pmbnn.run` wrote it.
+        ``results/<experiment>``, as ``pmbnn sweep`` or `pmbnn.run` wrote it.
     trust_plugins
         Whether to run the plugins of its cells, their copies in the folder included, so that the
         cells can be restored. Nothing is run otherwise.
@@ -378,7 +378,7 @@ def load_results(folder: Path | str, trust_plugins: bool = False) -> ExperimentR
     if not records:
         raise ResultsError(
             f"The folder `{folder}` holds no finished cell (cells/<name>/metrics.json); "
-            "name a folder that `python -m pmbnn.sweep` has written."
+            "name a folder that `pmbnn sweep` has written."
         )
     origin = folder / "provenance.json"
     provenance = _read_json(origin) if origin.is_file() else {}

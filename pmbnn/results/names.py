@@ -174,9 +174,10 @@ SECTION_NAMES: Mapping[str, Callable[[Any], str]] = {
 
 
 def section_labels(cells: Iterable[Cell], section: str) -> list[str]:
-    """Distinct names of a section of cells, in their order, without seeds."""
+    """Distinct names of a section of cells, in their order, without seeds; empty where unknown."""
     specs = [getattr(cell.without_seeds, section) for cell in cells]
-    names = distinct_names(specs, SECTION_NAMES.get(section, title))
+    name = SECTION_NAMES.get(section, title)
+    names = distinct_names(specs, lambda spec: name(spec) if settings_row(spec) else "")
     return [names[spec] for spec in specs]
 
 

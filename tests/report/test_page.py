@@ -272,7 +272,7 @@ def test_a_table_of_ones_own_stands_last(make, tmp_path):
     assert sections[-1] == "published-section"
     assert "Smith and others (2024)" in parsed.text
     assert "0.85 ± 0.02 +0.02 table 2" in parsed.text
-    assert "python -m pmbnn.sweep own.yaml" in parsed.text
+    assert "pmbnn sweep own.yaml" in parsed.text
     assert "own/figures/synthetic-moons-noise-0.4-maps.png" in parsed.text
 
 
