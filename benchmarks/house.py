@@ -95,9 +95,9 @@ class Stations:
         if event != "call" or self.is_done or not package or code.co_name.startswith("<"):
             return
         self.is_done = code.co_name == self.last
-        if code in self.functions or package_of(next(callers(frame), code)) == package:
-            return
-        if any(caller.co_name == "<module>" for caller in callers(frame)):
+        outer = list(callers(frame))
+        is_inside = bool(outer) and package_of(outer[0]) == package
+        if is_inside or code in self.functions or any(call.co_name == "<module>" for call in outer):
             return
         self.functions.add(code)
         if self.packages[-1:] != [package]:
