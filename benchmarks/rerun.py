@@ -114,7 +114,7 @@ def key_columns(stored: pd.DataFrame, new: pd.DataFrame) -> list[str]:
     """The first columns of settings and texts that tell the rows of `stored` from each other."""
     keys: list[str] = []
     for name in stored.columns.intersection(new.columns):
-        if is_setting(name) or stored[name].dtype.kind == "O":
+        if name not in TIMES and (is_setting(name) or stored[name].dtype.kind == "O"):
             before = len(stored.drop_duplicates(keys)) if keys else 1
             if len(stored.drop_duplicates([*keys, name])) > before:
                 keys.append(name)

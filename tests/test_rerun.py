@@ -8,6 +8,7 @@ import pytest
 STORED = pd.DataFrame(
     {
         "sweep": ["a", "a", "b"],
+        "name": ["cell-1", "cell-2", "cell-3"],
         "prior.kind": ["normal", "laplace", "normal"],
         "inference.epochs": [40.0, 40.0, None],
         "band_at_-1.5": [1.0, 2.0, 3.0],
@@ -33,7 +34,7 @@ def reported(rerun, new, folder, capsys):
 
 
 def test_equal_numbers_in_another_order(rerun, tmp_path, capsys):
-    new = STORED.assign(seconds=9.0, more=1).iloc[::-1]
+    new = STORED.assign(name="other", seconds=9.0, more=1).iloc[::-1]
     moved, printed = reported(rerun, new, tmp_path, capsys)
     assert moved == 0
     assert "6 numbers, 6 equal to the last bit" in printed
