@@ -149,7 +149,10 @@ class JobDisplay:
             running = self.running[job] = _Running(update, now, update, printed)
         running.latest = update
         parts = [*map(stage_text, stages), running.left(now), update.words]
-        running.line = f"{', '.join(filter(None, parts))}: {job}"
+        # A terminal cuts the end off: what is fitted first, and its details last.
+        name, _, details = job.partition(", ")
+        line = f"{name}: {', '.join(filter(None, parts))}"
+        running.line = f"{line} ({details})" if details else line
         if not self._is_live and not self.quiet and now - running.printed >= LOG_EVERY:
             running.printed = now
             print_lines(self.console, running.line)

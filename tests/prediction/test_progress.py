@@ -62,7 +62,7 @@ def test_one_output_shows_every_stage_and_keeps_how_long_they_took(outputs, monk
 def test_a_sweep_s_display_is_one_output_and_ends_with_all_cells(outputs):
     with Display(Console(force_jupyter=True), {}, quiet=False) as display:
         display.running_job("a job", [StageUpdate("choose"), StageUpdate("fit", 50, 100, "step")])
-        wait_for(outputs, "choose, fit step 50/100: a job")
+        wait_for(outputs, "a job: choose, fit step 50/100")
     (texts,) = outputs
     assert "0/0" in texts[-1] and "in 0 s" in texts[-1]
     assert "a job" not in texts[-1]

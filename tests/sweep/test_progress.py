@@ -115,7 +115,7 @@ def test_jobs_come_and_go():
     display.console.print(display._render())
     *_, bar, running = display.console.file.getvalue().splitlines()
     assert "0/1" in bar
-    assert running == "fit step 1,000/20,000, ELBO nan: a"
+    assert running == "a: fit step 1,000/20,000, ELBO nan"
 
 
 def news(display, done, *outer):
@@ -126,7 +126,7 @@ def news(display, done, *outer):
 def test_a_running_fit_tells_its_own_time_left(clock):
     """By its pace since it was first heard of, a fit that was resumed as well."""
     display = Display(Console(file=io.StringIO()), {"a": 1.0}, False)
-    assert news(display, 500) == "fit step 500/1,000, ELBO -2.0: job"
+    assert news(display, 500) == "job: fit step 500/1,000, ELBO -2.0"
     clock.now += 30
     assert "600/1,000, 2 min 00 s left, ELBO" in news(display, 600)
     clock.now += 30
@@ -134,14 +134,17 @@ def test_a_running_fit_tells_its_own_time_left(clock):
     clock.now += 9
     assert "190/1,000, 1 min 21 s left," in news(display, 190)
     display.running_job("job", [StageUpdate("write")])
-    assert display.running["job"].line == "write: job"
+    assert display.running["job"].line == "job: write"
     assert "step 300/1,000, ELBO" in news(display, 300), "another fit"
 
 
 def test_stages_around_the_innermost_are_named():
     display = Display(Console(file=io.StringIO()), {"a": 1.0}, False)
     line = news(display, 10, StageUpdate("simulate", 16, 100), StageUpdate("choose"))
-    assert line == "simulate 16/100, choose, fit step 10/1,000, ELBO -2.0: job"
+    assert line == "job: simulate 16/100, choose, fit step 10/1,000, ELBO -2.0"
+    display.running_job("normal × fixed, moons dense-5 and 2 more", [StageUpdate("write")])
+    (*_, long) = display.running.values()
+    assert long.line == "normal × fixed: write (moons dense-5 and 2 more)"
     display.running_job("job", [])
     assert display.running["job"].line == line, "between two stages"
 
@@ -154,7 +157,7 @@ def test_a_log_hears_of_a_long_fit_now_and_then(clock, quiet):
         news(display, done)
     lines = display.console.file.getvalue().splitlines()
     assert [line.split(",")[0] for line in lines] == (
-        [] if quiet else [f"fit step {n}/1" for n in (61, 121, 181, 241)]
+        [] if quiet else [f"job: fit step {n}/1" for n in (61, 121, 181, 241)]
     )
 
 
