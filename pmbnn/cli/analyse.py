@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pmbnn.compare.published_splits import PublishedMethod
     from pmbnn.results.loading import ExperimentResults
 
-PAGE = "report.html"
+PAGE = "index.html"
 
 FORMATS = ("markdown", "latex", "csv")
 """Formats of a table for a paper."""

@@ -1,6 +1,5 @@
 """The tables that commands print: of a finished sweep, of comparisons, of baselines."""
 
-import math
 import textwrap
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,7 +16,7 @@ from pmbnn.compare.contrasts import COLUMN
 from pmbnn.compare.diff import Diff
 from pmbnn.compare.intervals import BEST, NOT_WORSE
 from pmbnn.compare.scores import RANKED_WORDS, rank_combinations, ranking_score
-from pmbnn.report.numbers import to_error
+from pmbnn.core.numbers import difference_text, interval_text, number_text
 from pmbnn.results.derived import stale_line
 from pmbnn.results.names import (
     OF_POSTERIOR,
@@ -69,8 +68,8 @@ LONGEST_REASON = 100
 MOST_DIAGNOSED = 4
 """Cells of a sweep whose snapshots are shown; ``metrics.json`` of a cell has them all."""
 
-JUDGED = {"accuracy": ".4f", "log_likelihood": ".4f", "elbo": ".4f", "evidence": ".3g"}
-"""Quantities of each part at each step, and their formats."""
+JUDGED = {"accuracy": 4, "log_likelihood": 4, "elbo": 4, "evidence": None}
+"""Quantities of each part at each step, and their decimals; None for three significant digits."""
 
 HEADINGS = {"log_likelihood": "log-lik.", "elbo": "ELBO"}
 
@@ -133,8 +132,7 @@ def _accuracy(records: Sequence[CellRecord], score: str) -> str:
     for group in group_by_settings(records):
         usable = [r for r in group if r.results]
         mean, error = mean_over_seeds(usable, score)
-        entry = "failed" if not usable else f"{mean:.4f}"
-        entry += f" ± {error:.4f}" if error == error else ""
+        entry = number_text(mean, error, decimals=4) if usable else "failed"
         counts, lost = count(usable), len(group) - len(usable)
         notes = {"failed": lost, "not converged": counts.not_converged}
         notes["at an end of the grid"] = max(counts.scales_at_end, counts.rates_at_end)
@@ -174,7 +172,7 @@ def _areas(group: Sequence[CellRecord], name: str) -> str:
     """Mean areas of a set over the cells that predicted it; empty if there are none."""
     areas = [r.images["ood"][name] for r in group if r.images["ood"].get(name) is not None]
     means = [mean_and_error([n[f"auroc_{score}"] for n in areas])[0] for score in SHOWN_SCORES]
-    return " / ".join(f"{mean:.3f}" for mean in means) if areas else ""
+    return " / ".join(number_text(mean, decimals=3) for mean in means) if areas else ""
 
 
 def unavailable_lines(records: Sequence[CellRecord]) -> list[str]:
@@ -231,17 +229,16 @@ def _diagnostics_table(title: str, record: CellRecord) -> Table:
     rows = (
         [
             f"{step:,}",
-            _formatted(diagnostics["kl"][i], ".4f"),
-            *(_formatted(parts[p][name][i], JUDGED[name]) for p in shown for name in JUDGED),
+            number_text(diagnostics["kl"][i], decimals=4),
+            *(
+                number_text(parts[p][name][i], decimals=decimals, digits=3)
+                for p in shown
+                for name, decimals in JUDGED.items()
+            ),
         ]
         for i, step in enumerate(diagnostics["step"])
     )
     return make_table(title, headings, rows, headings)
-
-
-def _formatted(value: float | None, form: str) -> str:
-    """A number; what was not finite is stored as nothing."""
-    return "" if value is None else format(value, form)
 
 
 def reliability_table(records: Sequence[CellRecord]) -> Table | None:
@@ -406,9 +403,11 @@ def _agreement_table(kind: Kind, agreement: pd.DataFrame) -> Table:
         )
         distance, floor = group[kind.name], group[f"{kind.name}_floor"]
         lost = f"{group['fit_status'].isin(NOT_CONVERGED).sum()} of {len(group)}"
-        numbers = [f"{n:.4f}" for n in (distance.mean(), distance.max(), floor.mean())]
+        means = distance.mean(), distance.max(), floor.mean()
+        numbers = [number_text(mean, decimals=4) for mean in means]
+        numbers.append(number_text(group["sd_ratio"].median(), decimals=2))
         counts = [(group["verdict"] == verdict).sum() for verdict in VERDICTS]
-        rows.append([*key, settings, lost, *numbers, f"{group['sd_ratio'].median():.2f}", *counts])
+        rows.append([*key, settings, lost, *numbers, *counts])
     left = ["data", "prior", "hyperprior", "guide", "settings"]
     right = ["not converged", "mean", "largest", "floor", "sd ratio", *VERDICTS]
     return make_table(f"{kind.title}, test rows", [*left, *right], rows, right)
@@ -439,10 +438,7 @@ def contrasts_table(name: str, contrasts: pd.DataFrame) -> Table:
 
 def _interval(row: Mapping[str, Any], name: str) -> str:
     """Mean and both ends of its interval, as far as they are finite."""
-    mean, low, high = (1000 * row[name + end] for end in ("", "_low", "_high"))
-    if not math.isfinite(mean):
-        return ""
-    return f"{mean:.2f}" + (f" ({low:.2f} to {high:.2f})" if math.isfinite(low) else "")
+    return difference_text(*(1000 * row[name + end] for end in ("", "_low", "_high")))
 
 
 def regret_table(name: str, regret: pd.DataFrame) -> Table:
@@ -454,19 +450,16 @@ def regret_table(name: str, regret: pd.DataFrame) -> Table:
         [
             *(row["data"], row["criterion"], row["source"].replace("_", " "), row["seeds"]),
             f"{row['not_converged']} of {row['cells']}",
-            f"{1000 * row['regret']:.2f}" + _plus_minus(1000 * row["regret_se"], ".2f"),
-            *(f"{1000 * row['regret_largest']:.2f}", f"{row['right']:.0%}"),
-            f"{1000 * row['by_chance']:.2f}",
+            number_text(1000 * row["regret"], 1000 * row["regret_se"], decimals=2),
+            number_text(1000 * row["regret_largest"], decimals=2),
+            f"{row['right']:.0%}",
+            number_text(1000 * row["by_chance"], decimals=2),
         ]
         for row in regret.to_dict("records")
     )
     has_errors = regret["regret_se"].notna().any()
     caption = error_note("data seeds", regret["overlap"].max()) if has_errors else ""
     return make_table(title, [*left, *right], rows, right, caption)
-
-
-def _plus_minus(error: float, form: str) -> str:
-    return f" ± {error:{form}}" if math.isfinite(error) else ""
 
 
 # Priors and hyperpriors
@@ -503,7 +496,7 @@ def _claims_table(title: str, rows: pd.DataFrame) -> Table:
 def _mean_and_marks(row: pd.Series) -> str:
     """Mean ± standard error, in three digits, with the marks of the caption."""
     marks = "†" * bool(row["not_converged"]) + "‡" * bool(row["at_grid_end"])
-    return f"{row['mean']:.3g}{_plus_minus(row['se'], '.2g')}{marks}"
+    return number_text(row["mean"], row["se"], digits=3) + marks
 
 
 def grid_end_lines(claims: pd.DataFrame) -> Iterator[str]:
@@ -540,7 +533,7 @@ def means_table(title: str, means: pd.DataFrame) -> Table:
     rows = []
     for row in means.to_dict("records"):
         method = ": ".join(filter(None, (row["method"], row["combination"])))
-        numbers = [to_error(row[metric], row.get(f"{metric}_se", math.nan)) for metric in metrics]
+        numbers = [number_text(row[metric], row.get(f"{metric}_se")) for metric in metrics]
         rows.append(["\n".join([method, *against_words(row)]), row["seeds"], *numbers])
     right = ["seeds", *(with_unit(metric.replace("_", " "), metric) for metric in metrics)]
     seeds = means["seeds"].max()
@@ -553,13 +546,12 @@ def _paired_table(title: str, paired: pd.DataFrame) -> Table:
     """Differences of the chosen network and every other method on the same data seeds."""
     rows = []
     for row in paired.to_dict("records"):
-        has_interval = row["low"] == row["low"]
         rows.append(
             [
                 *(row["method"], with_unit(row["metric"], row["metric"]), row["seeds"]),
-                f"{row['difference']:+.3g}",
-                f"{row['low']:+.3g} to {row['high']:+.3g}" if has_interval else "",
-                f"{row['p_value']:.2g}" if has_interval else "",
+                number_text(row["difference"], row["se"], signed=True),
+                interval_text(row["low"], row["high"]),
+                number_text(row["p_value"], digits=2),
                 f"{row['ahead']}/{row['level']}/{row['behind']}",
                 row["verdict"],
             ]

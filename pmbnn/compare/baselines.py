@@ -9,7 +9,6 @@ forest, and a Gaussian process, all of scikit-learn. Each is fitted on the train
 set as the cells saw them, and evaluated on its test rows by the same metrics.
 """
 
-import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -20,7 +19,6 @@ import pandas as pd
 from pmbnn.compare.intervals import (
     BETTER,
     EQUIVALENT,
-    NO_INTERVAL,
     UNDECIDED,
     WORSE,
     interval_verdict,
@@ -83,7 +81,7 @@ AGAINST = {"not_converged": "not converged", "at_grid_end": f"a choice {AT_GRID_
 """Columns of networks that count the data seeds on which a fit did not converge, or a tuned scale
 or learning rate is at an end of its candidates."""
 
-VERDICTS = (BETTER, EQUIVALENT, UNDECIDED, WORSE, NO_INTERVAL)
+VERDICTS = (BETTER, EQUIVALENT, UNDECIDED, WORSE)
 """Verdicts on the network, less the other method: the interval of the difference is below zero,
 both score the same on every data seed, the interval holds zero, it is above; there is none."""
 
@@ -400,8 +398,7 @@ def _difference(differences: pd.Series, overlap: float) -> dict[str, Any]:
     }
     if 1 < row["level"] == row["seeds"]:
         return row | {"verdict": EQUIVALENT}
-    verdict = interval_verdict(row["low"], row["high"])
-    return row | {"verdict": NO_INTERVAL if math.isnan(row["low"]) else verdict}
+    return row | {"verdict": interval_verdict(row["low"], row["high"])}
 
 
 # Baseline models

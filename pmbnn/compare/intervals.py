@@ -38,13 +38,10 @@ SIGNIFICANTLY_WORSE = "significantly worse"
 """Verdicts of a ranking, against its best."""
 
 BETTER, WORSE, EQUIVALENT, UNDECIDED = "better", "worse", "equivalent", "undecided"
-"""Verdicts on the difference between two named methods."""
+"""Verdicts on the difference between two named methods; a ranking has the last two as well."""
 
 LEAST_SEEDS = 3
 """Data seeds that simultaneous intervals need: of two, an assumption would decide their length."""
-
-NO_INTERVAL = "no interval"
-"""Verdict where the error of a difference is not known, as with one data seed."""
 
 
 # Paired differences

@@ -7,11 +7,12 @@ import pandas as pd
 
 from pmbnn.compare.intervals import (
     BEST,
+    EQUIVALENT,
     LEAST_SEEDS,
     LEVEL,
-    NO_INTERVAL,
     NOT_WORSE,
     SIGNIFICANTLY_WORSE,
+    UNDECIDED,
     pairwise_half_widths,
 )
 from pmbnn.results.record import CellRecord
@@ -164,11 +165,13 @@ difference to the best with standard error, both ends of the interval and the nu
 data seeds that the two share; the verdict."""
 
 
-def rank_combinations(combinations: Combinations) -> pd.DataFrame:
+def rank_combinations(combinations: Combinations, margin: float | None = None) -> pd.DataFrame:
     """Every combination that was run, the best first; see `COLUMNS`.
 
     The best has the lowest mean score among those with a score on the most data seeds: failing on
-    some is no advantage. Several fits of one data seed count as one, by their mean.
+    some is no advantage. Several fits of one data seed count as one, by their mean. Where a margin
+    of practical equivalence is given, a combination whose whole interval lies within it is
+    equivalent to the best.
     """
     scores, overlap = _scores(combinations), combinations.overlap
     number = scores.count()
@@ -188,7 +191,9 @@ def rank_combinations(combinations: Combinations) -> pd.DataFrame:
             row |= {"difference": mean, "difference_se": error, "low": low, "high": high}
             row |= {"shared": len(paired), "verdict": NOT_WORSE}
             if pd.isna(low):
-                row["verdict"] = NO_INTERVAL
+                row["verdict"] = UNDECIDED
+            elif margin is not None and -margin < low and high < margin:
+                row["verdict"] = EQUIVALENT
             elif low > 0:
                 row["verdict"] = SIGNIFICANTLY_WORSE
         rows.append(row)

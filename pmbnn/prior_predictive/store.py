@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import netCDF4
 import xarray as xr
 
+from pmbnn.core.numbers import number_text
 from pmbnn.core.spec import Specification
 from pmbnn.experiment.cells import Cell, stored_cell, stored_specification
 from pmbnn.prediction.trace_file import load_tree
@@ -218,7 +219,4 @@ def summary(priors: Sequence[StoredPrior]) -> tuple[list[str], list[list[str]], 
 
 
 def _with_error(prior: StoredPrior, name: str) -> str:
-    value, error = prior.numbers.get(name), prior.numbers.get(f"{name}_mcse")
-    if value is None:
-        return ""
-    return f"{value:.3g}" if error is None else f"{value:.3g} ± {error:.1g}"
+    return number_text(prior.numbers.get(name), prior.numbers.get(f"{name}_mcse"), digits=3)

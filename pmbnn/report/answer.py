@@ -1,4 +1,4 @@
-"""The answer, with which the page begins: the best combinations on each data set."""
+"""The answer, with which the page begins: for each data set a sentence and a forest plot."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,188 +12,299 @@ from pmbnn.compare.contrasts import COLUMN, read_contrasts_table, sentence
 from pmbnn.compare.contrasts import FILE as CONTRASTS_FILE
 from pmbnn.compare.intervals import (
     BEST,
+    EQUIVALENT,
     LEAST_SEEDS,
     LEVEL,
-    NO_INTERVAL,
-    NOT_WORSE,
     SIGNIFICANTLY_WORSE,
+    UNDECIDED,
 )
-from pmbnn.compare.scores import NO_SCORE, RANKED_WORDS, rank_combinations, ranking_score
-from pmbnn.core.spec import Specification
-from pmbnn.report.details import Grid, Thumbnail, thumbnail
-from pmbnn.report.numbers import WHERE_CORRECTED, interval, plain, plain_with_error, signed
-from pmbnn.report.tables import DataTable, Entry, Heading, caveats_entry
+from pmbnn.compare.scores import RANKED_WORDS, rank_combinations, ranking_score
+from pmbnn.core.numbers import difference_text, interval_text, number_text
+from pmbnn.report.details import Grid
+from pmbnn.report.forest import Axis, Difference, Mark, axis_of
+from pmbnn.report.tables import (
+    VERDICT_COLOURS,
+    DataTable,
+    Entry,
+    Heading,
+    caveats_entry,
+    verdict_entry,
+)
 from pmbnn.results.loading import ExperimentResults
-from pmbnn.results.record import CellRecord
-from pmbnn.results.tables import Combinations, error_note
-
-MOST_LEADERS = 4
-"""Combinations whose maps stand beside the ranking."""
-
-BADGES = {
-    BEST: "converged",
-    NOT_WORSE: "mark-elsewhere",
-    SIGNIFICANTLY_WORSE: "plain",
-    NO_INTERVAL: "not_converged",
-    NO_SCORE: "failed",
-}
-"""Colours of the verdicts."""
+from pmbnn.results.names import dataset_title, method_name
+from pmbnn.results.record import CellRecord, Counts, count
+from pmbnn.results.tables import WHERE_CORRECTED, Combinations
 
 NOT_RANKED = (
-    "Not ranked: no score of these cells is of data that nothing was chosen by. Test rows are not "
-    "used for it; hold out training rows (inference.validation) or draw fresh points."
+    "No ranking on {data}: no cell has a score of data that nothing was chosen by. Test rows are "
+    "not used for it; hold out training rows (inference.validation) or draw fresh points."
 )
 
 
-class Ranked(NamedTuple):
-    """A combination in words: its score, its paired difference to the best, the verdict.
+class RankedRow(NamedTuple):
+    """A combination in words, and its place in the forest plot, which is None without a score.
 
     ``caveats`` says how many of its cells did not converge, or chose an end of a grid.
     """
 
     combination: str
     score: str
+    seeds: str
     difference: str
     interval: str
     verdict: Entry
     caveats: Entry
+    mark: Mark | None
 
 
-class Answer(NamedTuple):
-    """The ranking of one data set, in words.
+class Ranking(NamedTuple):
+    """Combinations that were all fitted, or sampled, in one way.
 
     Attributes
     ----------
-    title
-        Experiment, sweep and data.
-    lead
-        The answer in a few sentences.
+    method
+        What sets it apart from others on its data; empty where it is the only one.
+    sentence
+        The answer.
+    basis
+        What it rests on.
     score
         Name of the score by which combinations are ranked.
+    axis
+        Axis of the forest plot; None where there is nothing to compare.
     rows
         Every combination, the best first.
-    leaders
-        Cells of the first combinations, one data seed.
-    leaders_seed
-        That data seed, in words, where there are several.
-    conditions
-        Conditions of the answer.
     """
 
+    method: str
+    sentence: str
+    basis: str
+    score: str = ""
+    axis: Axis | None = None
+    rows: Sequence[RankedRow] = ()
+
+    @property
+    def margin(self) -> str:
+        """The margin that the plot shows."""
+        return number_text(self.axis.margin) if self.axis else ""
+
+    @property
+    def has_caveats(self) -> bool:
+        """Whether cells of some combination did not converge, or chose an end of a grid."""
+        return any(row.caveats.text for row in self.rows)
+
+
+class Answer(NamedTuple):
+    """Rankings on one data set; that of the posterior comes first where it was sampled."""
+
     title: str
-    lead: list[str]
-    score: str
-    rows: list[Ranked]
-    leaders: list[tuple[str, Thumbnail]]
-    leaders_seed: str
-    conditions: str
+    rankings: list[Ranking]
 
 
-def answer_of(grid: Grid) -> Answer:
-    """The ranking of a grid's combinations, in words."""
-    table = rank_combinations(grid.combinations)
-    name = ranking_score(grid.sheet.records)
-    conditions = _conditions(grid.sheet.records, name, table)
-    seed = f"data seed {grid.seeds[0]}" if len(grid.seeds) > 1 else ""
-    if name is None:
-        return Answer(grid.title, [NOT_RANKED], "", [], [], seed, conditions)
-    score = RANKED_WORDS[name]
-    lead = _lead(table, score, grid.combinations)
-    rows = [_ranked(row, grid.combinations) for row in table.to_dict("records")]
-    return Answer(grid.title, lead, score, rows, _leaders(grid, table), seed, conditions)
+def answers_of(grids: Iterable[Grid], margins: Mapping[str, float]) -> list[Answer]:
+    """Answers on each data set, in order of appearance.
+
+    Parameters
+    ----------
+    margins
+        Of practical equivalence, nats an observation, by the name of the experiment.
+    """
+    by_data: dict[tuple[str, str, str], list[Grid]] = {}
+    for grid in grids:
+        cell = grid.sheet.records[0].cell
+        key = grid.experiment, cell.sweep, dataset_title(cell.dataset)
+        by_data.setdefault(key, []).append(grid)
+    names = [data for *_, data in by_data]
+    answers = []
+    for (experiment, sweep, data), group in by_data.items():
+        ordered = sorted(group, key=lambda grid: not grid.sheet.records[0].cell.is_sampled)
+        rankings = [_ranking(g, data, margins.get(experiment), len(group) > 1) for g in ordered]
+        title = data if names.count(data) == 1 else f"{data} ({experiment}, {sweep})"
+        answers.append(Answer(title, rankings))
+    return answers
 
 
-def _lead(table: pd.DataFrame, score: str, combinations: Combinations) -> list[str]:
-    """Which is best, by how much, and how certain that is."""
-    first, others = table.iloc[0], table.iloc[1:]
+def _ranking(grid: Grid, data: str, margin: float | None, is_one_of_several: bool) -> Ranking:
+    records, combinations = grid.sheet.records, grid.combinations
+    score = ranking_score(records)
+    method = ""
+    if is_one_of_several:
+        variant = grid.sheet.title.partition("; ")[2]
+        method = ", ".join(filter(None, [_method(records), variant]))
+    basis = _basis(records, score)
+    if score is None:
+        return Ranking(method, NOT_RANKED.format(data=data), basis)
+    table, noun = rank_combinations(combinations, margin), _noun(combinations)
+    best = combinations.caveats(table.at[0, "row"], table.at[0, "column"])
+    words = answer_sentence(table, data, RANKED_WORDS[score], count(records), best, noun)
+    rows = table.to_dict("records")
+    differences = [_difference(row) for row in rows]
+    shown = [difference for difference in differences if difference is not None]
+    axis = axis_of(shown, margin) if len(shown) > 1 else None
+    marks = (
+        axis.mark(difference, VERDICT_COLOURS[row["verdict"]]) if axis and difference else None
+        for row, difference in zip(rows, differences, strict=True)
+    )
+    ranked = [_ranked(row, noun, combinations, mark) for row, mark in zip(rows, marks, strict=True)]
+    return Ranking(method, words, basis, RANKED_WORDS[score], axis, ranked)
+
+
+def _difference(row: Mapping[str, Any]) -> Difference | None:
+    """Difference to the best, that of the best itself included; None without a score."""
+    if row["verdict"] == BEST:
+        return Difference(0.0)
+    if pd.isna(row["difference"]):
+        return None
+    return Difference(row["difference"], row["low"], row["high"])
+
+
+def answer_sentence(
+    table: pd.DataFrame,
+    data: str,
+    score: str,
+    fits: Counts,
+    best: Counts,
+    noun: str = "combination",
+) -> str:
+    """The answer on one data set in a sentence.
+
+    Parameters
+    ----------
+    table
+        As `rank_combinations` makes it.
+    data, score
+        Names of the data set and of the score.
+    fits, best
+        Counts of all cells, and of those of the first combination.
+    noun
+        What sets combinations apart: ``prior``, ``hyperprior`` or ``combination``.
+    """
+    first, others = table.iloc[0], table[table["difference"].notna()]
     if first["verdict"] != BEST:
-        return ["No combination has a score."]
-    score_text = plain_with_error(first["mean"], first["se"], 3)
-    note = error_note(f"{first['seeds']} data seeds", combinations.overlap)
-    note = "one data seed" if first["seeds"] == 1 else note
-    lead = [f"Lowest {score}: {_name(first)}, {score_text} nats ({note})."]
-    if caveats := combinations.caveats(first["row"], first["column"]).words:
-        lead.append(f"Of its cells: {', '.join(caveats)}.")
+        return f"No {noun} has a score on {data}."
+    name, mean = _name(first, noun), number_text(first["mean"], first["se"])
+    lowest = f"{name} has the lowest {score}, {mean} nats"
+    doubt = ""
+    if best.not_converged:
+        doubt = f", though {best.not_converged} of its {best.fitted} fits did not converge"
     if others.empty:
-        return [*lead, "It is the only combination: there is none to compare it with."]
+        alone = "the only one" if len(table) == 1 else "the only one with a score"
+        return _capitalised(f"{name} is {alone} on {data}: {score} {mean} nats{doubt}.")
+    if fits.not_converged == fits.fitted:
+        return f"No verdict on {data}, as no fit converged: so far {lowest}."
     groups = dict(tuple(others.groupby("verdict")))
-    if NOT_WORSE in groups:
-        lead.append(f"Not significantly worse: {_names(groups[NOT_WORSE])}.")
-    if SIGNIFICANTLY_WORSE in groups:
-        worse = groups[SIGNIFICANTLY_WORSE]
-        low, high = plain(worse["difference"].min(), 2), plain(worse["difference"].max(), 2)
-        by = f"by {low}" if low == high else f"by {low} to {high}"
-        lead.append(f"Significantly worse, {by} nats: {_names(worse)}.")
-    if NO_INTERVAL in groups:
-        unknown = groups[NO_INTERVAL]
-        few = (unknown["shared"] < LEAST_SEEDS).all()
-        reason = f" with fewer than {LEAST_SEEDS} data seeds" if few else ""
-        lead.append(f"No interval{reason}: {_names(unknown)}.")
-    if NO_SCORE in groups:
-        lead.append(f"No score: {_names(groups[NO_SCORE])}.")
-    return lead
+    none = others.iloc[:0]
+    unknown, worse = (groups.pop(verdict, none) for verdict in (UNDECIDED, SIGNIFICANTLY_WORSE))
+    if not groups and worse.empty:
+        seeds = int(others["shared"].max())
+        few = "one data seed gives" if seeds == 1 else f"{seeds} data seeds give"
+        why = f"{few} no interval" if seeds < LEAST_SEEDS else "no difference has an interval"
+        return f"Undecided on {data}, as {why}: {lowest}{doubt}."
+    if not groups:
+        nearest = worse.loc[worse["difference"].idxmin()]
+        by = number_text(nearest["difference"], nearest["difference_se"])
+        over = _name(nearest, noun) if len(others) == 1 else f"the next, {_name(nearest, noun)}"
+        return _capitalised(f"{name} is best on {data}, by {by} nats over {over}{doubt}.")
+    level = pd.concat(groups.values())
+    within = number_text(float(level["difference"].max()), digits=2)
+    number, total = len(level) + 1, len(others) + 1
+    which = f"all {total}" if number == total else f"{number} of {total}"
+    which = "both" if total == 2 else which
+    if set(groups) == {EQUIVALENT}:
+        lead = f"{which} {noun}s are equivalent on {data}, within {within} nats"
+    else:
+        lead = f"No {noun} stands out on {data}: {which} lie within {within} nats"
+    return _capitalised(f"{lead}{_worse_words(worse)}{_unknown_words(unknown)}.")
 
 
-def _name(row: Mapping[str, Any]) -> str:
-    return f"{row['prior']} × {row['hyperprior']}"
+def _worse_words(worse: pd.DataFrame) -> str:
+    """How many are significantly worse, and by how much."""
+    if worse.empty:
+        return ""
+    ends = [number_text(float(worse["difference"].agg(end)), digits=2) for end in ("min", "max")]
+    by = " to ".join(dict.fromkeys(ends))
+    return f"; {len(worse)} {'is' if len(worse) == 1 else 'are'} significantly worse, by {by} nats"
 
 
-def _names(rows: pd.DataFrame) -> str:
-    return ", ".join(_name(row) for row in rows.to_dict("records"))
+def _unknown_words(unknown: pd.DataFrame) -> str:
+    """How many differences have no interval."""
+    return f"; {len(unknown)} undecided, without an interval" if len(unknown) else ""
 
 
-def _ranked(row: Mapping[str, Any], combinations: Combinations) -> Ranked:
+def _capitalised(text: str) -> str:
+    return text[0].upper() + text[1:]
+
+
+def _noun(combinations: Combinations) -> str:
+    """What sets the combinations apart."""
+    priors, hyperpriors = combinations.shape
+    if hyperpriors == 1 and priors > 1:
+        return "prior"
+    return "hyperprior" if priors == 1 and hyperpriors > 1 else "combination"
+
+
+def _name(row: Mapping[str, Any], noun: str) -> str:
+    return str(row[noun]) if noun in row else f"{row['prior']} × {row['hyperprior']}"
+
+
+def _ranked(
+    row: Mapping[str, Any], noun: str, combinations: Combinations, mark: Mark | None
+) -> RankedRow:
     verdict = str(row["verdict"])
-    few_seeds = verdict == NO_INTERVAL and row["shared"] < LEAST_SEEDS
-    reason = f"fewer than {LEAST_SEEDS} data seeds: " if few_seeds else ""
-    return Ranked(
-        _name(row),
-        plain_with_error(row["mean"], row["se"], 3),
-        plain_with_error(signed(row["difference"]), row["difference_se"]),
-        interval(row["low"], row["high"]),
-        Entry(reason + verdict, badge=BADGES[verdict]),
+    return RankedRow(
+        _name(row, noun),
+        number_text(row["mean"], row["se"]),
+        str(row["seeds"]),
+        difference_text(row["difference"], row["low"], row["high"]),
+        interval_text(row["low"], row["high"]),
+        verdict_entry(verdict),
         caveats_entry(combinations.caveats(row["row"], row["column"]).words),
+        mark,
     )
 
 
-def _leaders(grid: Grid, table: pd.DataFrame) -> list[tuple[str, Thumbnail]]:
-    """Thumbnails of the first combinations with the first data seed."""
-    highest = grid.highest_sd
-    shown = table[table["verdict"].isin([BEST, NOT_WORSE, NO_INTERVAL])].head(MOST_LEADERS)
-    return [
-        (_name(row), thumbnail(cell, highest))
-        for row in shown.to_dict("records")
-        for cell in grid.at((row["row"], row["column"]), grid.seeds[0])[:1]
-    ]
+# What an answer rests on
 
 
-def _conditions(records: Iterable[CellRecord], name: str | None, table: pd.DataFrame) -> str:
-    """Conditions of a ranking: the approximation, the repetitions, the score, the intervals."""
+def _basis(records: Sequence[CellRecord], score: str | None) -> str:
+    """Method, fits that converged, data seeds, score and intervals."""
     cells = [record.cell for record in records]
-    inferences = [cell.inference for cell in cells]
-    guides = _values(inferences, "guide")
-    conditions = [f"guide {guides.replace('_', ' ')}"] if guides else []
-    for key in ("steps", "epochs", "restarts"):
-        value = _values(inferences, key)
-        conditions += [f"{key} {value}"] if value else []
-    conditions += [f"data seeds {_values([cell.dataset for cell in cells], 'seed')}"]
-    if name == "excess_nll":
-        sizes = sorted({cell.predict.fresh.size for cell in cells})
-        conditions += [f"{', '.join(f'{size:,}' for size in sizes)} fresh points"]
-    if name == "validation_nll":
-        conditions += ["fits on the training rows that are left"]
-    if table["low"].notna().any():
-        conditions += [
-            f"{100 * LEVEL:g} % intervals of paired differences over data seeds, which hold at "
-            "once for all pairs of combinations"
-        ]
-    return "Conditions of this ranking: " + "; ".join(conditions) + "."
+    parts = [_method(records), _fits_words(records)]
+    seeds = sorted({cell.data_seed for cell in cells})
+    one = f"one data seed ({seeds[0]})"
+    parts.append(one if len(seeds) == 1 else f"data seeds {', '.join(map(str, seeds))}")
+    if score is not None:
+        words = RANKED_WORDS[score]
+        if score == "excess_nll":
+            sizes = sorted({cell.predict.fresh.size for cell in cells})
+            words = words.replace("fresh", f"{', '.join(f'{size:,}' for size in sizes)} fresh")
+        parts.append(words)
+        if len(seeds) >= LEAST_SEEDS:
+            parts.append(f"{100 * LEVEL:g} % simultaneous intervals over data seeds")
+    return _capitalised("; ".join(parts)) + "."
 
 
-def _values(specs: Iterable[Specification], name: str) -> str:
-    """All values of a setting in words; empty where it is not set."""
-    values = dict.fromkeys(getattr(spec, name, None) for spec in specs)
-    return ", ".join(str(value) for value in values if value is not None)
+def _method(records: Sequence[CellRecord]) -> str:
+    """How the cells of one sheet came about: sampled, or fitted with a guide."""
+    cell = records[0].cell
+    name = method_name(cell.inference)
+    if cell.is_sampled:
+        return f"posterior, sampled by {name.upper()}"
+    if cell.is_point:
+        return f"{name.replace('_', ' ')} estimates"
+    return f"ADVI with a {name.replace('_', '-')} guide"
+
+
+def _fits_words(records: Sequence[CellRecord]) -> str:
+    """How many fits converged, did not, or failed."""
+    counts = count(records)
+    failed = len(records) - counts.fitted
+    converged = counts.fitted - counts.not_converged - counts.improper
+    noun = "posteriors" if records[0].cell.is_sampled else "fits"
+    words = f"{converged} of {len(records)} {noun} converged"
+    rest = {"improper": counts.improper, "failed": failed}
+    others = [f"{number} {what}" for what, number in rest.items() if number]
+    return f"{words} ({', '.join(others)})" if others else words
 
 
 # Sparsity, uncertainty and scales in numbers, where a results folder has a table of them
@@ -229,7 +340,7 @@ def _claim_row(row: Mapping[str, object]) -> list[Entry]:
     mean, error = (_finite(row[name]) for name in ("mean", "se"))
     return [
         *(Entry(str(row[name])) for name in COLUMNS),
-        Entry(plain_with_error(mean, error), mean),
+        Entry(number_text(mean, error), mean),
         Entry(str(row["seeds"]), float(row["seeds"])),
         caveats_entry(against_words(row)),
         Entry(str(row["sweep"])),
@@ -242,18 +353,6 @@ def _finite(value: object) -> float | None:
 
 
 # The first section on sampled cells: whether a prior matters, and whether ADVI is faithful
-
-
-CONTRAST_BADGES = {
-    "better": "converged",
-    "equivalent": "converged",
-    "worse": "failed",
-    "faithful": "converged",
-    "distorts": "failed",
-    "reverses": "failed",
-    "undecided": "not_converged",
-}
-"""Colours of the verdicts."""
 
 
 class ContrastRow(NamedTuple):
@@ -324,18 +423,12 @@ def _contrast_row(row: dict) -> ContrastRow:
         contrast=row["contrast"],
         data=f"{row['data']} ({row['seeds']} data seeds)",
         differences=[_interval(row, name) for name in COLUMN],
-        posterior=_entry(row["posterior_verdict"]),
-        advi=_entry(row["advi_verdict"]),
+        posterior=verdict_entry(row["posterior_verdict"]),
+        advi=verdict_entry(row["advi_verdict"]),
         sentence=sentence(row),
         note=row["note"],
     )
 
 
-def _entry(verdict: str) -> Entry:
-    return Entry(verdict, badge=CONTRAST_BADGES[verdict]) if verdict else Entry("")
-
-
 def _interval(row: dict, name: str) -> str:
-    mean, low, high = (1000 * row[name + end] for end in ("", "_low", "_high"))
-    ends = interval(low, high)
-    return f"{signed(mean, 2)} ({ends})" if ends else signed(mean, 2)
+    return difference_text(*(1000 * row[name + end] for end in ("", "_low", "_high")))

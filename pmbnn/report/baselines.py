@@ -17,11 +17,11 @@ from pmbnn.compare.baselines import (
     read_baselines,
     tally,
 )
-from pmbnn.compare.intervals import BETTER, EQUIVALENT, NO_INTERVAL, UNDECIDED, WORSE
+from pmbnn.compare.intervals import BETTER, EQUIVALENT, UNDECIDED, WORSE
+from pmbnn.core.numbers import difference_text, number_text
 from pmbnn.experiment.published import FILE as PUBLISHED
 from pmbnn.experiment.published import read_published
-from pmbnn.report.numbers import interval, signed, to_error
-from pmbnn.report.tables import Entry, PlainTable
+from pmbnn.report.tables import Entry, PlainTable, verdict_entry
 from pmbnn.results.derived import COMMANDS, stale_line
 from pmbnn.results.loading import ExperimentResults
 from pmbnn.results.store import ResultsError
@@ -36,15 +36,6 @@ NAMES = {
     "expected_calibration_error": "calibration error",
 }
 """Names of metrics that differ from those of their columns."""
-
-BADGES = {
-    BETTER: "converged",
-    EQUIVALENT: "mark-elsewhere",
-    UNDECIDED: "mark-elsewhere",
-    WORSE: "failed",
-    NO_INTERVAL: "not_converged",
-}
-"""Colours of the verdicts on the network."""
 
 SENTENCE = {
     BETTER: "better than",
@@ -201,16 +192,14 @@ def _heading(metric: str) -> str:
 
 
 def _number(row: Mapping[str, Any], metric: str) -> str:
-    return to_error(row[metric], row.get(f"{metric}_se", math.nan))
+    return number_text(row[metric], row.get(f"{metric}_se"))
 
 
 def _difference(row: Mapping[str, Any] | None) -> Difference:
     if row is None:
         return Difference()
-    text, hint = signed(row["difference"]), ""
-    if ends := interval(row["low"], row["high"]):
-        text, hint = f"{text} ({ends})", f"p = {row['p_value']:.2g}; "
-    hint += (
-        f"ahead on {row['ahead']} data seeds, level on {row['level']}, behind on {row['behind']}"
-    )
-    return Difference(text, hint, Entry(row["verdict"], badge=BADGES[row["verdict"]]))
+    text = difference_text(row["difference"], row["low"], row["high"])
+    hint = f"ahead on {row['ahead']} data seeds, level on {row['level']}, behind on {row['behind']}"
+    if math.isfinite(row["low"]):
+        hint = f"p = {number_text(row['p_value'], digits=2)}; {hint}"
+    return Difference(text, hint, verdict_entry(row["verdict"]))

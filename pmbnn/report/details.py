@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pmbnn.core.numbers import number_text
 from pmbnn.figures import Sheet, sheets, style
 from pmbnn.figures.maps import HIGHEST_SD
-from pmbnn.report.images import THUMBNAIL, Image, figure_image, map_image
-from pmbnn.report.numbers import plain
+from pmbnn.report.images import THUMBNAIL, Image, Overview, figure_image, map_image
 from pmbnn.report.tables import CellView, Entry, PlainTable, Training, Weights, status_entry
 from pmbnn.results.names import settings_row
 from pmbnn.results.record import AT_GRID_END, CellRecord, scale_at_grid_end
@@ -25,9 +25,6 @@ SETTLED = 0.1
 
 FLAT = 0.004
 """Share of its peak below which a density is not drawn."""
-
-SPARK = (96, 40)
-"""Width and height of the drawing that stands for a cell without maps."""
 
 
 class Path(NamedTuple):
@@ -70,8 +67,8 @@ def draw_training(training: Training) -> Drawing | None:
     for restart in sorted(range(len(training.elbo)), key=lambda restart: restart == training.best):
         y = _scaled(_cut(training.elbo[restart], limits), limits, BOTTOM, TOP)
         paths.append(Path(_path(x, y), "best" if restart == training.best else "other"))
-    low, high = (plain(value, 4) for value in limits)
-    first, last = (plain(int(step)) for step in steps)
+    low, high = (number_text(value) for value in limits)
+    first, last = (number_text(int(step)) for step in steps)
     texts = (
         Text(LEFT, TOP - 2, high),
         Text(RIGHT, BOTTOM - 4, low, "end"),
@@ -84,16 +81,6 @@ def draw_training(training: Training) -> Drawing | None:
     return Drawing(WIDTH, HEIGHT, label, paths, texts, caption)
 
 
-def draw_spark(training: Training) -> Drawing | None:
-    """Draw the ELBO of the restart predicted with, as small as a word."""
-    limits, (width, height) = _elbo_limits(training.elbo), SPARK
-    if limits is None:
-        return None
-    x = _scaled(training.step, (training.step[0], training.step[-1]), 2, width - 2)
-    y = _scaled(_cut(training.elbo[training.best], limits), limits, height - 3, 3)
-    return Drawing(width, height, "ELBO over the steps", [Path(_path(x, y), "best")])
-
-
 def draw_weights(weights: Weights) -> Drawing | None:
     """Draw the densities of the last layer's weights, each scaled to its highest point."""
     ends = float(weights.at[0]), float(weights.at[-1])
@@ -103,8 +90,8 @@ def draw_weights(weights: Weights) -> Drawing | None:
     by_weight = len(weights.density) == number
     x, paths = _scaled(weights.at, ends, LEFT, RIGHT), [AXIS]
     texts = [
-        Text(LEFT, HEIGHT - 12, plain(ends[0], 2)),
-        Text(RIGHT, HEIGHT - 12, plain(ends[1], 2), "end"),
+        Text(LEFT, HEIGHT - 12, number_text(ends[0], digits=2)),
+        Text(RIGHT, HEIGHT - 12, number_text(ends[1], digits=2), "end"),
     ]
     if ends[0] < 0 < ends[1]:
         zero = round(float(_scaled(np.zeros(1), ends, LEFT, RIGHT)[0]), 1)
@@ -177,14 +164,15 @@ class Detail(NamedTuple):
     status: Entry
     reason: str
     figures: list[tuple[Image, str]]
+    files: list[str]
     drawings: list[Drawing]
     results: Mapping[str, str]
     tables: list[PlainTable]
     settings: Mapping[str, str]
 
 
-def cell_detail(cell: CellView) -> Detail:
-    """Everything shown of a cell."""
+def cell_detail(cell: CellView, with_figures: bool = True) -> Detail:
+    """Everything shown of a cell; with its figures, or with the names of their files."""
     record, parts = cell.record, cell.parts
     drawings = (
         draw_training(parts.training) if parts.training else None,
@@ -197,11 +185,17 @@ def cell_detail(cell: CellView) -> Detail:
         name=record.name,
         status=status_entry(record.status),
         reason=record.reason,
-        figures=[(f.image, f"{f.path.stem} of {cell.title}") for f in cell.figures],
+        figures=[
+            (figure_image(path), f"{path.stem} of {cell.title}")
+            for path in (cell.figures if with_figures else ())
+        ],
+        files=[path.name for path in cell.figures],
         drawings=[drawing for drawing in drawings if drawing],
         results=_results(record),
         tables=[table for make in makers if (table := make(record))],
-        settings={n: plain(value, 6) for n, value in settings_row(record.settings).items()},
+        settings={
+            n: number_text(value, digits=6) for n, value in settings_row(record.settings).items()
+        },
     )
 
 
@@ -210,18 +204,18 @@ def _results(record: CellRecord) -> dict[str, str]:
         return {}
     standardised = record.predictive == "density"
     measures = {
-        with_unit(name.replace("_", " "), name, standardised): plain(value)
+        with_unit(name.replace("_", " "), name, standardised): number_text(value)
         for name, value in record.results.items()
         if not name.startswith("pooled_")
     }
-    return measures | {"time (seconds)": plain(record.seconds)}
+    return measures | {"time (seconds)": number_text(record.seconds)}
 
 
 def _restarts(record: CellRecord) -> PlainTable | None:
     if len(record.restarts) < 2:
         return None
     rows = [
-        [str(at), r.status.replace("_", " "), plain(r.elbo), plain(r.weight), r.reason]
+        [str(at), r.status.replace("_", " "), number_text(r.elbo), number_text(r.weight), r.reason]
         for at, r in enumerate(record.restarts)
     ]
     elbo = with_unit("ELBO", "elbo", record.predictive == "density")
@@ -236,7 +230,7 @@ def _chains(record: CellRecord) -> PlainTable | None:
     entries = {"chains": sampling.chains, "draws of each": sampling.draws}
     entries |= {"largest R-hat": sampling.rhat_largest} | dict(sampling.tuned)
     headings = [name.replace("_", " ") for name in entries]
-    return PlainTable("Chains", headings, [[plain(value) for value in entries.values()]])
+    return PlainTable("Chains", headings, [[number_text(value) for value in entries.values()]])
 
 
 def _candidates(record: CellRecord) -> PlainTable | None:
@@ -249,7 +243,8 @@ def _candidates(record: CellRecord) -> PlainTable | None:
         best = min((score for score in scores if score is not None), default=None)
         is_chosen = number == selection.candidate
         at_end = f", {AT_GRID_END}" if is_chosen and scale_at_grid_end(record) else ""
-        rows.append([plain(scale), plain(best), f"chosen{at_end}" if is_chosen else ""])
+        chosen = f"chosen{at_end}" if is_chosen else ""
+        rows.append([number_text(scale), number_text(best), chosen])
     return PlainTable("Scales tried", ("scale", "NLL of held-out rows (nats)", ""), rows)
 
 
@@ -259,7 +254,9 @@ def _image_sets(record: CellRecord) -> PlainTable | None:
     if not images:
         return None
     sets = {"test": images["test"]} | images.get("ood", {})
-    rows = [[name, *(plain(numbers.get(key)) for key in SETS)] for name, numbers in sets.items()]
+    rows = [
+        [name, *(number_text(numbers.get(key)) for key in SETS)] for name, numbers in sets.items()
+    ]
     headings = ("set", *(key.replace("_", " ") for key in SETS))
     return PlainTable("Images (entropies in bits)", headings, rows)
 
@@ -272,7 +269,7 @@ def _diagnostics(record: CellRecord) -> PlainTable | None:
     columns = {"step": diagnostics["step"], "KL": diagnostics["kl"]}
     for part, measures in diagnostics["parts"].items():
         columns |= {f"{part} {n.replace('_', ' ')}": values for n, values in measures.items()}
-    rows = [list(map(plain, row)) for row in zip(*columns.values(), strict=True)]
+    rows = [list(map(number_text, row)) for row in zip(*columns.values(), strict=True)]
     return PlainTable("On the way (nats an image)", list(columns), rows)
 
 
@@ -289,8 +286,13 @@ class Grid(NamedTuple):
 
     @property
     def title(self) -> str:
-        """Experiment, sweep and data in words."""
-        return f"{self.experiment}, {self.sheet.records[0].sweep}: {self.sheet.title}"
+        """Data in words, and what sets the cells apart from others of these data."""
+        return self.sheet.title
+
+    @property
+    def place(self) -> str:
+        """Experiment and sweep."""
+        return f"{self.experiment}, {self.sheet.records[0].sweep}"
 
     @property
     def seeds(self) -> list[int]:
@@ -310,14 +312,13 @@ class Grid(NamedTuple):
 
 
 class Thumbnail(NamedTuple):
-    """A button that opens a cell: its maps, its figure, or a drawing of its ELBO."""
+    """A button that opens a cell: its maps or its figure."""
 
     key: str
     title: str
     summary: str
     images: tuple[Image, ...] = ()
     figure: Image | None = None
-    drawing: Drawing | None = None
 
 
 class SeedTable(NamedTuple):
@@ -329,12 +330,36 @@ class SeedTable(NamedTuple):
 
 
 class GridView(NamedTuple):
-    """A grid as it is shown: a table for each data seed."""
+    """Predictions of a grid: figures, or a table of thumbnails for each data seed, or neither."""
 
     number: int
     title: str
+    caption: str
+    figures: list[tuple[Image, str]]
     columns: tuple[str, ...]
     tables: list[SeedTable]
+
+
+MAPS = (
+    "Left, the posterior mean of the probability of the first class; right, its standard deviation "
+    "over posterior draws, on one colour scale for each data set. The black line is the decision "
+    "boundary, probability one half. Below, the main score, and a tuned scale σ. Select a cell to "
+    "enlarge it."
+)
+
+CURVES = (
+    "Predictions of each cell, with its main score, and a tuned scale σ: mean and bands over a "
+    "line, or mean and standard deviation over a plane. Select a cell to enlarge it."
+)
+
+FIGURES = {
+    "density": ("predicted-observed", "Observed test rows against predictions, with intervals."),
+    "class_probabilities": (
+        "reliability",
+        "How often predicted classes of test rows are right, against their probability.",
+    ),
+}
+"""Figure that shows predictions where inputs are neither a line nor a plane, and its caption."""
 
 
 def grids(cells: Sequence[CellView]) -> Iterator[Grid]:
@@ -345,7 +370,48 @@ def grids(cells: Sequence[CellView]) -> Iterator[Grid]:
             yield Grid(name, sheet, combine(sheet.records), by_name)
 
 
-def grid_view(number: int, grid: Grid) -> GridView:
+def grid_views(
+    grids: Sequence[Grid], overviews: Mapping[str, Sequence[Overview]]
+) -> list[GridView]:
+    """Predictions of each grid, as far as there is something to show.
+
+    Parameters
+    ----------
+    overviews
+        Figures by the name of the experiment.
+    """
+    titles = [grid.title for grid in grids]
+    views = [
+        _grid_view(
+            number,
+            grid,
+            grid.title if titles.count(grid.title) == 1 else f"{grid.title} ({grid.place})",
+            overviews.get(grid.experiment, ()),
+        )
+        for number, grid in enumerate(grids)
+    ]
+    return [view for view in views if view.tables or view.figures]
+
+
+def _grid_view(number: int, grid: Grid, title: str, overviews: Sequence[Overview]) -> GridView:
+    """Predictions of a grid: maps of a plane, bands over a line, or a figure of test rows."""
+    cells = [grid.cells[record.name] for record in grid.sheet.records]
+    view = GridView(number, title, "", [], grid.combinations.columns, [])
+    if any(cell.parts.plane is not None for cell in cells):
+        return view._replace(caption=MAPS, tables=_seed_tables(number, grid))
+    if any(cell.figures for cell in cells):
+        return view._replace(caption=CURVES, tables=_seed_tables(number, grid))
+    predictive = next((cell.record.predictive for cell in cells if cell.record.predictive), None)
+    kind, caption = FIGURES.get(predictive, ("", ""))
+    figures = [
+        (overview.image, overview.title)
+        for overview in overviews
+        if overview.path.stem == f"{grid.sheet.file}-{kind}"
+    ]
+    return view._replace(caption=caption, figures=figures)
+
+
+def _seed_tables(number: int, grid: Grid) -> list[SeedTable]:
     """Tables of a grid's thumbnails, one for each data seed."""
     highest, combinations = grid.highest_sd, grid.combinations
 
@@ -360,7 +426,7 @@ def grid_view(number: int, grid: Grid) -> GridView:
             for row, name in enumerate(combinations.rows)
         ]
         tables.append(SeedTable(f"grid-{number}-{seed}", seed, rows))
-    return GridView(number, grid.title, combinations.columns, tables)
+    return tables
 
 
 def thumbnail(cell: CellView, highest: float) -> Thumbnail:
@@ -374,7 +440,5 @@ def thumbnail(cell: CellView, highest: float) -> Thumbnail:
         )
         return shown._replace(images=maps)
     if cell.figures:
-        return shown._replace(figure=figure_image(cell.figures[0].path, THUMBNAIL))
-    if cell.parts.training is not None:
-        return shown._replace(drawing=draw_spark(cell.parts.training))
+        return shown._replace(figure=figure_image(cell.figures[0], THUMBNAIL))
     return shown

@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 
+from pmbnn.core.errors import ConfigError
+from pmbnn.experiment.contrasts import stored_contrasts
 from pmbnn.experiment.published import FILE, PublishedTable, read_published
 from pmbnn.fitting.helpers import ALONE, Helpers
-from pmbnn.report.answer import answer_of, claims_data_table, verdict_views
+from pmbnn.report.answer import answers_of, claims_data_table, verdict_views
 from pmbnn.report.baselines import baseline_views
-from pmbnn.report.details import cell_detail, grid_view, grids
+from pmbnn.report.details import cell_detail, grid_views, grids
 from pmbnn.report.images import find_overviews, grouped
-from pmbnn.report.prior_predictive import ATLAS, atlas_sheets
+from pmbnn.report.prior_predictive import atlas_sheets
 from pmbnn.report.published_table import published_view
 from pmbnn.report.rendering import content_policy, own_file, render
 from pmbnn.report.runs import run_of, status_table, unfinished_table
@@ -16,24 +18,32 @@ from pmbnn.report.tables import cell_table, mean_table, read_cells
 from pmbnn.results.loading import ExperimentResults
 from pmbnn.results.store import ResultsError
 
-VERDICTS = {"verdicts": "Verdicts"}
-"""First section, where a posterior was sampled."""
-
-ANSWER = {"answer": "Answer"}
-
-BASELINES = {"baselines": "Baseline models"}
-"""Section on baseline models, where `pmbnn baselines` fitted some."""
-
 SECTIONS = {
-    "maps": "Maps",
+    "answer": "Answer",
+    "predictions": "Predictions",
+    "posterior": "Fits against the posterior",
+    "baselines": "Baseline models",
     "cells": "Cells",
     "comparisons": "Comparisons",
     "figures": "Figures",
     "diagnostics": "Diagnostics",
-    "runs": "What was run",
+    "atlas": "Prior atlas",
+    "runs": "Provenance",
+    "published": "Published numbers",
+    "glossary": "Glossary",
 }
-"""Sections of every page after the answer. Prior predictive checks and published numbers follow,
-where there are some."""
+"""Sections in their order, each a template of that name."""
+
+CONTENT = {
+    "predictions": "grids",
+    "posterior": "verdicts",
+    "baselines": "baselines",
+    "comparisons": "claims",
+    "figures": "overviews",
+    "atlas": "atlas",
+    "published": "published",
+}
+"""Sections that are left out where their content is empty, and its name in the template."""
 
 NamedTable = tuple[PublishedTable, list[str]]
 """A table of published numbers, and the experiments that name it."""
@@ -44,13 +54,29 @@ def report_page(
 ) -> str:
     """HTML of the report on some results folders, with their tables of published numbers."""
     cells = read_cells(folders, helpers)
-    laid_out = list(grids(cells))
-    overviews, verdicts = find_overviews(folders), verdict_views(folders)
-    baselines, atlas = baseline_views(folders), atlas_sheets(folders)
+    laid_out, overviews = list(grids(cells)), find_overviews(folders)
+    # Figures of all data seeds would make the page several times as large.
+    large = {
+        record.name
+        for grid in laid_out
+        for record in grid.sheet.records
+        if record.cell.data_seed == grid.seeds[0]
+    }
     published = [
         published_view(number, table, [c for c in cells if c.experiment in names], overviews)
         for number, (table, names) in enumerate(t for t in tables if t[0].groups or t[0].figures)
     ]
+    content = {
+        "answers": answers_of(laid_out, {folder.name: _margin(folder) for folder in folders}),
+        "grids": grid_views(laid_out, overviews),
+        "verdicts": verdict_views(folders),
+        "baselines": baseline_views(folders),
+        "claims": claims_data_table(folders),
+        "claimed": {name: claim for view in published for name, claim in view.claims.items()},
+        "overviews": {name: grouped(figures) for name, figures in overviews.items()},
+        "atlas": atlas_sheets(folders),
+        "published": published,
+    }
     style, script = own_file("page.css"), own_file("page.js")
     return render(
         "page.html",
@@ -58,29 +84,24 @@ def report_page(
         policy=content_policy(style, script),
         style=style,
         script=script,
-        sections=(VERDICTS if verdicts else {})
-        | ANSWER
-        | (BASELINES if baselines else {})
-        | SECTIONS
-        | (ATLAS if atlas else {})
-        | ({"published": "Published"} if published else {}),
+        sections={n: title for n, title in SECTIONS.items() if content.get(CONTENT.get(n), True)},
         n_cells=len(cells),
-        verdicts=verdicts,
-        answers=[answer_of(grid) for grid in laid_out],
-        baselines=baselines,
-        grids=[grid_view(number, grid) for number, grid in enumerate(laid_out)],
         cell_table=cell_table(cells),
         mean_table=mean_table(cells),
-        claims=claims_data_table(folders),
-        claimed={name: claim for view in published for name, claim in view.claims.items()},
-        overviews={name: grouped(figures) for name, figures in overviews.items()},
-        atlas=atlas,
         statuses=status_table(cells),
         unfinished=unfinished_table(cells),
         runs=[run_of(folder) for folder in folders],
-        published=published,
-        details=map(cell_detail, cells),
+        details=(cell_detail(cell, cell.record.name in large) for cell in cells),
+        **content,
     )
+
+
+def _margin(folder: ExperimentResults) -> float | None:
+    """Margin of practical equivalence of an experiment, nats an observation, where it is known."""
+    try:
+        return stored_contrasts(folder.results.folder).margin
+    except (ConfigError, OSError):
+        return None
 
 
 def published_tables(folders: Sequence[ExperimentResults]) -> list[NamedTable]:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from pmbnn.core.numbers import number_text
 from pmbnn.prior_predictive.store import (
     PriorLabels,
     StoredPrior,
@@ -12,13 +13,9 @@ from pmbnn.prior_predictive.store import (
     stored_priors,
 )
 from pmbnn.report.images import Image, figure_image
-from pmbnn.report.numbers import plain_with_error
 from pmbnn.report.tables import DataTable, Entry, Heading
 from pmbnn.results.loading import ExperimentResults
 from pmbnn.results.store import Results
-
-ATLAS = {"atlas": "Prior atlas"}
-"""Section that stands where functions were drawn from priors."""
 
 
 class PriorView(NamedTuple):
@@ -84,4 +81,4 @@ def _view(key: str, prior: StoredPrior, labels: PriorLabels, results: Results) -
 def _entry(prior: StoredPrior, name: str) -> Entry:
     """A number with its Monte-Carlo error, where it has one."""
     value, error = prior.numbers.get(name), prior.numbers.get(f"{name}_mcse")
-    return Entry(plain_with_error(value, error), value)
+    return Entry(number_text(value, error), value)

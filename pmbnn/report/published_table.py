@@ -5,12 +5,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from pmbnn.core.numbers import number_text
 from pmbnn.experiment.published import Published, PublishedTable, are_meant
 from pmbnn.report.images import Overview, RepeatedFigure, repeated_figures
-from pmbnn.report.numbers import WHERE_CORRECTED, plain, plain_with_error, signed
 from pmbnn.report.tables import CellView, DataTable, Entry, Heading
 from pmbnn.results.names import best_group, settings_row
-from pmbnn.results.tables import by_data_seed, mean_and_error, overlap_of
+from pmbnn.results.tables import WHERE_CORRECTED, by_data_seed, mean_and_error, overlap_of
 
 # Published numbers beside ours: which cells hold ours, and by how much they differ
 
@@ -81,8 +81,7 @@ def _our_value(
         return str(values[0][1]), math.nan, with_value
     ours = by_data_seed((cell.record, _in_unit(value, number)) for cell, value in values)
     mean, error = mean_and_error(ours, overlap_of(cell.record for cell in with_value))
-    # A spread of rounding errors is none.
-    return mean, error if error > 1e-12 * abs(mean) else math.nan, with_value
+    return mean, error, with_value
 
 
 def _is_meant(cell: CellView, number: Published) -> bool:
@@ -239,7 +238,7 @@ def _value(number: Published) -> str:
     if isinstance(value, str):
         return value
     ends = value if isinstance(value, tuple) else (value,)
-    return " to ".join(plain(end, 7) for end in ends) + _unit(number.unit)
+    return " to ".join(number_text(end, digits=7) for end in ends) + _unit(number.unit)
 
 
 def _unit(unit: str) -> str:
@@ -258,7 +257,7 @@ def _ours(comparison: Comparison) -> Entry:
     if isinstance(ours, str):
         entry = Entry(ours)
     else:
-        text = plain_with_error(ours, comparison.error).replace(" ± ", f"{NO_BREAK}±{NO_BREAK}")
+        text = number_text(ours, comparison.error).replace(" ± ", f"{NO_BREAK}±{NO_BREAK}")
         entry = Entry(text + _unit(comparison.published.unit), ours)
     if len(comparison.cells) == 1:
         cell = comparison.cells[0]
@@ -270,7 +269,7 @@ def _difference(comparison: Comparison) -> str:
     difference = comparison.difference
     if difference is None or comparison.published.path is None:
         return ""
-    return signed(0.0 if abs(difference) < 1e-12 else difference)
+    return number_text(difference, digits=3, signed=True)
 
 
 def _origin(comparison: Comparison) -> Entry:

@@ -15,7 +15,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from pmbnn.compare.scores import SCORES, scores_of
-from pmbnn.report.numbers import fixed
+from pmbnn.core.numbers import number_text
+from pmbnn.report.glossary import GLOSSARY, anchor, link_terms, meaning
 from pmbnn.results.names import combination_label, seed_label
 from pmbnn.results.present import storing, unwritable
 from pmbnn.results.record import CellRecord, choices_at_end
@@ -25,7 +26,7 @@ from pmbnn.results.tables import of_targets, with_unit
 
 @cache
 def _environment() -> Environment:
-    return Environment(
+    environment = Environment(
         loader=PackageLoader("pmbnn.report"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -33,6 +34,9 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    environment.filters["terms"] = link_terms
+    environment.globals |= {"GLOSSARY": GLOSSARY, "anchor": anchor, "meaning": meaning}
+    return environment
 
 
 def render(template: str, **content: object) -> str:
@@ -142,7 +146,7 @@ def index_page(
 def _row(record: CellRecord, columns: Sequence[str], cells: Path) -> CellRow:
     cell, results = record.cell, record.results
     label = f"{record.sweep}: {seed_label(cell)}, {combination_label(cell)}"
-    numbers = [fixed(results.get(column), 4) for column in columns]
+    numbers = [number_text(results.get(column), decimals=4) for column in columns]
     scores = SCORES.get(record.predictive or "")
     figures = () if scores is None else scores.figures
     file = next((name for name in figures if (cells / record.name / name).is_file()), RECORD)

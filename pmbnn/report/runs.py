@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from pmbnn.report.numbers import fixed, plain
+from pmbnn.core.numbers import number_text
 from pmbnn.report.tables import (
     STATUSES,
     CellView,
@@ -45,10 +45,10 @@ def run_of(folder: ExperimentResults) -> Run:
     statuses = Counter(record.status for record in folder.records)
     seconds = sum(record.seconds or 0 for record in folder.records)
     measures = {
-        "cells": plain(len(folder.records)),
+        "cells": number_text(len(folder.records)),
         **({"superseded cells": f"{folder.superseded}, left out"} if folder.superseded else {}),
         "sweeps": ", ".join(dict.fromkeys(record.sweep for record in folder.records)),
-        "time of the fits": f"{fixed(seconds / 60, 1)} min, added up over cells",
+        "time of the fits": f"{number_text(seconds / 60, decimals=1)} min, added up over cells",
     } | _origin(folder.provenance)
     return Run(
         folder.name,

@@ -10,11 +10,20 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-from pmbnn.compare.scores import SCORES, Column, scores_of
+from pmbnn.compare.intervals import (
+    BEST,
+    BETTER,
+    EQUIVALENT,
+    NOT_WORSE,
+    SIGNIFICANTLY_WORSE,
+    UNDECIDED,
+    WORSE,
+)
+from pmbnn.compare.scores import NO_SCORE, SCORES, Column, scores_of
+from pmbnn.core.numbers import number_text
 from pmbnn.core.stages import stage
 from pmbnn.fitting.helpers import ALONE, Helpers
-from pmbnn.report.images import Image, figure_image
-from pmbnn.report.numbers import WHERE_CORRECTED, fixed, plain, with_error
+from pmbnn.report.glossary import verdict_words
 from pmbnn.results.loading import ExperimentResults
 from pmbnn.results.names import (
     cell_title,
@@ -37,7 +46,7 @@ from pmbnn.results.reading import (
 )
 from pmbnn.results.record import CellRecord, choices_at_end, count, has_converged
 from pmbnn.results.store import Results, ResultsError
-from pmbnn.results.tables import CORRECTED, mean_over_seeds, of_targets, overlap_of
+from pmbnn.results.tables import CORRECTED, WHERE_CORRECTED, mean_over_seeds, of_targets, overlap_of
 
 # A cell as the page shows it: its record, parts of its trace, and names for both
 
@@ -53,7 +62,7 @@ ARRAYS = {
 }
 """Arrays that are read, as regular expressions, by group."""
 
-MOST_POINTS = 60
+MOST_POINTS = 40
 """Points of a line: more cannot be told apart at the width of a small figure."""
 
 MOST_CURVES = 24
@@ -155,13 +164,6 @@ def _plane(trace: xr.DataTree) -> PlaneMap | None:
     return plane_map(trace) if {"x1", "x2", "output"} <= dims else None
 
 
-class Figure(NamedTuple):
-    """A figure in a cell's folder: its file, and the image of it for the page."""
-
-    path: Path
-    image: Image
-
-
 @dataclass(frozen=True)
 class CellView:
     """One cell.
@@ -180,7 +182,7 @@ class CellView:
     parts
         Parts of its trace.
     figures
-        Figures in its folder.
+        Files of figures in its folder.
     """
 
     key: str
@@ -188,7 +190,7 @@ class CellView:
     record: CellRecord
     added: Mapping[str, Any]
     parts: Parts
-    figures: tuple[Figure, ...]
+    figures: tuple[Path, ...]
 
     @property
     def content(self) -> dict[str, Any]:
@@ -234,7 +236,7 @@ class CellView:
 
 
 def read_cells(folders: Sequence[ExperimentResults], helpers: Helpers = ALONE) -> list[CellView]:
-    """Every cell of some folders, each trace and figure opened once; helpers share the reading."""
+    """Every cell of some folders, each trace opened once; helpers share the reading."""
     records = [(folder, record) for folder in folders for record in folder.records]
     reads = [partial(_read_cell, folder.results, record.name) for folder, record in records]
     with stage("reading", len(records), "cell") as report_progress:
@@ -247,10 +249,9 @@ def read_cells(folders: Sequence[ExperimentResults], helpers: Helpers = ALONE) -
     ]
 
 
-def _read_cell(results: Results, name: str) -> tuple[Parts, tuple[Figure, ...]]:
-    """Parts of the trace of a cell, and its figures."""
-    paths = sorted((results.cells / name).glob("*.png"))
-    return read_parts(results, name), tuple(Figure(path, figure_image(path)) for path in paths)
+def _read_cell(results: Results, name: str) -> tuple[Parts, tuple[Path, ...]]:
+    """Parts of the trace of a cell, and files of its figures."""
+    return read_parts(results, name), tuple(sorted((results.cells / name).glob("*.png")))
 
 
 def _added(record: CellRecord, parts: Parts) -> dict[str, Any]:
@@ -375,6 +376,27 @@ def status_entry(status: str, reason: str = "") -> Entry:
     return Entry(status.replace("_", " "), badge=kind, hint=reason)
 
 
+VERDICT_COLOURS = {
+    BEST: "best",
+    BETTER: "best",
+    EQUIVALENT: "equivalent",
+    NOT_WORSE: "level",
+    UNDECIDED: "undecided",
+    WORSE: "behind",
+    SIGNIFICANTLY_WORSE: "behind",
+    NO_SCORE: "failed",
+    "faithful": "best",
+    "distorts": "behind",
+    "reverses": "failed",
+}
+"""Classes of the colours of verdicts, in badges and in forest plots."""
+
+
+def verdict_entry(verdict: str) -> Entry:
+    """A verdict with a colour of its own; empty where there is none."""
+    return Entry(verdict_words(verdict), badge=VERDICT_COLOURS[verdict]) if verdict else Entry("")
+
+
 def caveats_entry(caveats: Sequence[str]) -> Entry:
     """Caveats of cells as a badge; empty if there are none."""
     return Entry("; ".join(caveats), badge="not_converged" if caveats else "")
@@ -431,13 +453,13 @@ def _cell_row(number: int, cell: CellView, results: Mapping[str, Column]) -> lis
     ]
     for name, column in results.items():
         value = record.results.get(name)
-        entries.append(Entry(with_error(value, errors.get(name), column.decimals), value))
+        entries.append(Entry(number_text(value, errors.get(name), decimals=column.decimals), value))
     return [
         *entries,
         status_entry(record.status, record.reason),
         caveats_entry(choices_at_end(record)),
-        Entry(fixed(record.seconds, 1), record.seconds),
-        Entry(plain(weight), weight),
+        Entry(number_text(record.seconds, decimals=1), record.seconds),
+        Entry(number_text(weight), weight),
         *(Entry(settings[name]) for name in LAST),
         Entry(cell.experiment),
     ]
@@ -503,6 +525,6 @@ def _mean_row(number: int, group: Sequence[CellView], results: Mapping[str, Colu
     for name, column in results.items():
         mean, error = mean_over_seeds(usable, name)
         order = mean if math.isfinite(mean) else None
-        entries.append(Entry(with_error(mean, error, column.decimals), order))
-    entries.append(Entry(plain(weight), weight))
+        entries.append(Entry(number_text(mean, error, decimals=column.decimals), order))
+    entries.append(Entry(number_text(weight), weight))
     return [*entries, *(Entry(settings[name]) for name in LAST), Entry(first.experiment)]

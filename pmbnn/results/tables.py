@@ -45,6 +45,9 @@ SCORE_WORDS = {"accuracy": "accuracy", "rmse": "RMSE", "nll": "NLL"}
 CORRECTED = "corrected for overlapping splits"
 """Note on a standard error over data seeds that split the same rows anew."""
 
+WHERE_CORRECTED = f"standard error over data seeds, {CORRECTED} where they split the same rows anew"
+"""Meaning of ± in a table of several data sets."""
+
 IN_UNITS = ("rmse", "crps", "output_range", "output_sd", "noise", "target_range", "targets_within")
 """Results that each of several targets has, under names such as ``rmse_height``."""
 

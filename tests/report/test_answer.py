@@ -1,21 +1,133 @@
-"""What the page leads with, in words."""
+"""What the page leads with: a sentence and a forest plot."""
 
+import math
+
+import pandas as pd
 import pytest
 
-from pmbnn.report.answer import NOT_RANKED, answer_of
+from pmbnn.compare.intervals import (
+    BEST,
+    EQUIVALENT,
+    NOT_WORSE,
+    SIGNIFICANTLY_WORSE,
+    UNDECIDED,
+)
+from pmbnn.compare.scores import COLUMNS, NO_SCORE
+from pmbnn.report.answer import NOT_RANKED, answer_sentence, answers_of
 from pmbnn.report.details import grids
+from pmbnn.report.forest import Difference, axis_of
 from pmbnn.report.tables import CellView, Parts
+from pmbnn.results.record import Counts
+
+EXCESS = "excess NLL at fresh points"
+PRIORS = ("Laplace", "normal", "Cauchy", "Student", "horseshoe")
 
 
-def answer(records):
+def table(*rows):
+    """Made-up ranking: a verdict, a difference to the best and the half-width of its interval."""
+    made = []
+    for prior, (verdict, difference, half) in zip(PRIORS, rows, strict=False):
+        row = {"prior": prior, "hyperprior": "half-normal", "verdict": verdict, "seeds": 5}
+        row |= {"mean": 0.2 + difference, "se": 0.014, "shared": 5}
+        if verdict != BEST:
+            ends = {"low": difference - half, "high": difference + half}
+            row |= {"difference": difference, "difference_se": half / 3} | ends
+        made.append(row)
+    return pd.DataFrame(made, columns=COLUMNS)
+
+
+def counts(fitted=25, not_converged=0):
+    return Counts(fitted, not_converged, 0, 0, 0, 0, 0)
+
+
+def sentence(*rows, fits=counts(), best=counts(5), **settings):
+    settings = {"noun": "prior"} | settings
+    return answer_sentence(table(*rows), "moons", EXCESS, fits, best, **settings)
+
+
+LEADER = (BEST, 0.0, 0.0)
+
+
+def test_no_difference():
+    level = [(NOT_WORSE, 0.001, 0.004), (NOT_WORSE, 0.0031, 0.004)]
+    assert sentence(LEADER, *level) == (
+        "No prior stands out on moons: all 3 lie within 0.0031 nats."
+    )
+    worse = [(SIGNIFICANTLY_WORSE, 0.02, 0.01), (SIGNIFICANTLY_WORSE, 0.4, 0.1)]
+    assert sentence(LEADER, *level, *worse) == (
+        "No prior stands out on moons: 3 of 5 lie within 0.0031 nats; 2 are significantly worse, "
+        "by 0.02 to 0.4 nats."
+    )
+
+
+def test_one_best():
+    worse = [(SIGNIFICANTLY_WORSE, 0.06, 0.03), (SIGNIFICANTLY_WORSE, 0.4, 0.1)]
+    assert sentence(LEADER, *worse) == (
+        "Laplace is best on moons, by 0.060 ± 0.010 nats over the next, normal."
+    )
+    two = sentence(LEADER, worse[0], noun="combination")
+    assert two == (
+        "Laplace × half-normal is best on moons, by 0.060 ± 0.010 nats over normal × half-normal."
+    )
+
+
+def test_equivalent_within_the_margin():
+    row = (EQUIVALENT, 0.0004, 0.0003)
+    assert sentence(LEADER, row) == "Both priors are equivalent on moons, within 0.0004 nats."
+
+
+def test_a_single_data_seed_has_no_interval():
+    made = table(LEADER, (UNDECIDED, 0.1, math.nan)).assign(shared=1, se=math.nan)
+    words = answer_sentence(made, "digits", EXCESS, counts(2), counts(1), "prior")
+    assert words == (
+        "Undecided on digits, as one data seed gives no interval: Laplace has the lowest excess "
+        "NLL at fresh points, 0.2 nats."
+    )
+    words = answer_sentence(made.assign(shared=2), "digits", EXCESS, counts(2), counts(1))
+    assert words.startswith("Undecided on digits, as 2 data seeds give no interval: Laplace × ")
+
+
+def test_undecided_beside_others():
+    rows = [(NOT_WORSE, 0.001, 0.004), (UNDECIDED, 0.1, math.nan)]
+    assert sentence(LEADER, *rows).endswith("within 0.001 nats; 1 undecided, without an interval.")
+
+
+def test_fits_that_did_not_converge():
+    worse = (SIGNIFICANTLY_WORSE, 0.06, 0.03)
+    assert sentence(LEADER, worse, fits=counts(10, 10), best=counts(5, 5)) == (
+        "No verdict on moons, as no fit converged: so far Laplace has the lowest excess NLL at "
+        "fresh points, 0.200 ± 0.014 nats."
+    )
+    some = sentence(LEADER, worse, fits=counts(10, 3), best=counts(5, 2))
+    assert some.endswith(" over normal, though 2 of its 5 fits did not converge.")
+
+
+def test_one_combination_is_compared_with_none():
+    assert sentence(LEADER) == (
+        f"Laplace is the only one on moons: {EXCESS} 0.200 ± 0.014 nats."
+    )
+    failed = table(LEADER, (NO_SCORE, math.nan, math.nan))
+    words = answer_sentence(failed, "moons", EXCESS, counts(5), counts(5), "prior")
+    assert words.startswith("Laplace is the only one with a score on moons")
+
+
+def test_no_score_at_all():
+    assert sentence((NO_SCORE, math.nan, math.nan)) == "No prior has a score on moons."
+
+
+# From cells to what the page shows
+
+
+def ranking(records):
     cells = [CellView(f"cell-{n}", "own", r, {}, Parts(), ()) for n, r in enumerate(records)]
-    (grid,) = grids(cells)
-    return answer_of(grid)
+    (answer,) = answers_of(grids(cells), {"own": 0.001})
+    (only,) = answer.rankings
+    return answer.title, only
 
 
-def cells(made, prior, scores, **changes):
+def cells(made, prior, scores, score="excess_nll", **changes):
     return [
-        made.record(prior, dataset=made.MOONS | {"seed": seed}, excess_nll=value, **changes)
+        made.record(prior, dataset=made.MOONS | {"seed": seed}, **{score: value}, **changes)
         for seed, value in enumerate(scores)
     ]
 
@@ -28,68 +140,64 @@ def three(made):
     return records + cells(made, "cauchy", [3.31, 3.42, 3.5])
 
 
-def test_the_lead_names_the_best_and_who_is_not_significantly_worse(three):
-    found = answer(three)
-    assert found.title == "own, toy: moons, noise 0.4"
-    best, not_worse, worse = found.lead
-    assert best == (
-        "Lowest excess NLL at fresh points: normal × half-normal, 0.2 ± 0.058 nats "
-        "(mean ± standard error over 3 data seeds)."
-    )
-    assert not_worse == "Not significantly worse: Laplace × half-normal."
-    assert worse == "Significantly worse, by 3.2 nats: Cauchy × half-normal."
-    assert "equal" not in " ".join(found.lead)
+def test_rows_have_the_difference_its_interval_and_a_place_in_the_plot(three):
+    title, found = ranking(three)
+    assert title == "moons, noise 0.4"
+    first, second, third = found.rows
+    assert [row.combination for row in found.rows] == ["normal", "Laplace", "Cauchy"]
+    assert (first.difference, first.verdict.text, first.mark.at) == ("", BEST, found.axis.zero)
+    assert second.verdict.text == NOT_WORSE
+    assert second.mark.low < found.axis.zero < second.mark.high
+    assert third.verdict.text == SIGNIFICANTLY_WORSE and third.difference.startswith("+3.21 (+")
+    assert third.mark.low is None or third.mark.low > found.axis.zero
+    assert found.sentence.startswith("No prior stands out on moons, noise 0.4: 2 of 3 lie within")
 
 
-def test_rows_have_the_paired_difference_and_its_interval(three):
-    first, second, third = answer(three).rows
-    assert (first.difference, first.interval, first.verdict.text) == ("", "", "best")
-    assert second.difference == "+0.0667 ± 0.088"
-    assert third.difference == "+3.21 ± 0.0058"
-    low, high = map(float, third.interval.split(" to "))
-    assert 0 < low < 3.21 < high and low + high == pytest.approx(2 * 3.21, abs=0.1)
-    assert third.verdict.text == "significantly worse"
+def test_what_it_rests_on(three):
+    basis = ranking(three)[1].basis
+    for words in (
+        "ADVI with a mean-field guide", "9 of 9 fits converged", "Data seeds 0, 1, 2".lower(),
+        "95 % simultaneous intervals",
+    ):  # fmt: skip
+        assert words in basis
 
 
-def test_maps_beside_it_are_of_those_that_may_be_best(three):
-    found = answer(three)
-    assert [words for words, _ in found.leaders] == [
-        "normal × half-normal",
-        "Laplace × half-normal",
-    ]
-    assert found.leaders_seed == "data seed 0"
-    assert [shown.key for _, shown in found.leaders] == ["cell-0", "cell-3"]
-
-
-def test_the_conditions_of_the_answer(three):
-    words = answer(three).conditions
-    for part in ("steps 10000", "data seeds 0, 1, 2", "95 % intervals", "hold at once"):
-        assert part in words
-
-
-@pytest.mark.parametrize("seeds", [1, 2])
-def test_few_data_seeds_show_nobody_to_be_worse(made, seeds):
-    scores = {"normal": [0.1, 0.2], "laplace": [0.9, 1.1]}
-    found = answer([r for prior, own in scores.items() for r in cells(made, prior, own[:seeds])])
-    assert ("(one data seed)" in found.lead[0]) == (seeds == 1)
-    assert found.lead[1] == "No interval with fewer than 3 data seeds: Laplace × half-normal."
-    assert found.rows[1].verdict.text == "fewer than 3 data seeds: no interval"
-    assert "intervals" not in found.conditions
+def test_a_regression_is_ranked_by_held_out_rows(made):
+    records = []
+    for prior, scores in {"normal": [1.0, 1.1, 1.2], "laplace": [1.5, 1.61, 1.7]}.items():
+        records += cells(made, prior, scores, "validation_nll", rmse=0.4, predictive="density")
+    words = ranking(records)[1].sentence
+    assert words.startswith("Normal is best on moons, noise 0.4, by 0.503 ± 0.003 nats over Laplace")
 
 
 def test_test_rows_rank_nothing(made):
-    found = answer([made.record(accuracy=0.99, validation_nll=None)])
-    assert (found.lead, found.rows, found.leaders) == ([NOT_RANKED], [], [])
-
-
-def test_failed_combinations_are_named(made):
-    found = answer(cells(made, "normal", [0.1]) + [made.record("laplace", failed=True)])
-    assert found.lead[-1] == "No score: Laplace × half-normal."
-
-
-def test_one_combination_is_compared_with_none(made):
-    assert answer(cells(made, "normal", [0.1, 0.2])).lead[1].startswith("It is the only combina")
+    found = ranking([made.record(accuracy=0.99, validation_nll=None)])[1]
+    assert found.sentence == NOT_RANKED.format(data="moons, noise 0.4")
+    assert (found.axis, found.rows) == (None, ())
 
 
 def test_failed_cells_alone(made):
-    assert answer([made.record(failed=True)]).lead == [NOT_RANKED]
+    assert ranking([made.record(failed=True)])[1].axis is None
+
+
+# The axis
+
+
+def test_the_axis_shows_intervals_about_zero_whole_and_far_differences_as_arrows():
+    near, far = Difference(0.01, -0.02, 0.04), Difference(3.0, 2.0, 4.0)
+    axis = axis_of([Difference(0.0), near, far], margin=0.001)
+    assert 0 < axis.mark(near, "level").low < axis.zero < axis.mark(near, "level").high < 60
+    assert axis.mark(far, "behind").beyond == "right"
+    start, width = axis.band
+    assert start < axis.zero < start + width
+
+
+def test_the_axis_reaches_the_nearest_clear_difference():
+    axis = axis_of([Difference(0.0), Difference(0.06, 0.03, 0.09)])
+    assert axis.mark(Difference(0.06, 0.03, 0.09), "behind").beyond == ""
+    assert all(text for _, text in axis.ticks)
+
+
+def test_an_axis_of_equal_scores():
+    axis = axis_of([Difference(0.0), Difference(0.0)])
+    assert axis.zero == 50.0
