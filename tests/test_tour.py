@@ -63,7 +63,7 @@ def test_the_commands(shown, folder):
 
 
 def test_the_page_has_no_word_of_our_study(shown, folder):
-    page = (folder / "results/mine/report.html").read_text(encoding="utf-8")
+    page = (folder / "results/mine/index.html").read_text(encoding="utf-8")
     assert "logistic" in page
     for word in ("MNIST", "Published", "write-up", "the report", "TensorFlow"):
         assert word not in page, word

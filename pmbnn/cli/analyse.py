@@ -336,11 +336,11 @@ def report(
         ),
     ] = None,
 ) -> None:
-    """Show results folders on one page: the best combinations first, then every table and figure.
+    """Show results folders on one page: the answer first, then every table and figure.
 
     Nothing is fitted again. Figures and comparisons that are missing, or that other cells were
     used for, are made again from stored results. Published numbers stand beside ours if the
-    experiment named some. The page, report.html, needs no other file and no network.
+    experiment named some. The page, index.html, needs no other file and no network.
 
     Exit status: 0 the page is written, 2 bad input, 3 I/O error (disk full, permissions): fix it
     and rerun the same command.

@@ -275,9 +275,8 @@ def best_words(records: Sequence[CellRecord]) -> str:
     if ranked is None or ranked.at[0, "verdict"] != BEST:
         return ""
     first, level = ranked.iloc[0], int((ranked["verdict"] == NOT_WORSE).sum())
-    error = f" ± {first['se']:.4f}" if math.isfinite(first["se"]) else ""
-    words = f"{first['prior']} × {first['hyperprior']} ({RANKED_WORDS[name]} {first['mean']:.4f}"
-    words += f"{error})"
+    mean = number_text(first["mean"], first["se"], decimals=4)
+    words = f"{first['prior']} × {first['hyperprior']} ({RANKED_WORDS[name]} {mean})"
     return words + (f"; {level} more not significantly worse" if level else "")
 
 
@@ -336,10 +335,10 @@ def cells_table(records: Sequence[CellRecord]) -> Table:
     score = main_score(records)
     rows = []
     for record in records:
-        value = record.results.get(score)
         status = ", ".join([record.status, *choices_at_end(record)])
-        number = "" if value is None else f"{value:.4f}"
-        rows.append([cell_line(record.cell), status, number, f"{record.seconds:.1f}", record.name])
+        number = number_text(record.results.get(score), decimals=4)
+        seconds = number_text(record.seconds, decimals=1)
+        rows.append([cell_line(record.cell), status, number, seconds, record.name])
     right = [SCORE_WORDS[score], "seconds"]
     return make_table("Cells", ["cell", "status", *right, "name"], rows, right)
 
@@ -353,9 +352,9 @@ def diff_tables(found: Diff) -> Iterator[Table]:
         return
     rows = []
     for row in found.metrics.to_dict("records"):
-        has_interval = row["low"] == row["low"]
-        interval = f"{row['low']:+.3g} to {row['high']:+.3g}" if has_interval else ""
-        numbers = [f"{row['a']:.4f}", f"{row['b']:.4f}", f"{row['difference']:+.3g}", interval]
+        numbers = [number_text(row[side], decimals=4) for side in "ab"]
+        numbers.append(number_text(row["difference"], digits=3, signed=True))
+        numbers.append(interval_text(row["low"], row["high"]))
         left = [row[name] for name in ("data", "combination", "metric", "seeds")]
         rows.append([*left, *numbers, row["not_converged"] or ""])
     right = ["seeds", "a", "b", "b less a", "95 % interval", "not converged"]

@@ -58,18 +58,12 @@ class Scores(NamedTuple):
         distribution of the data is not known.
     columns
         Results with a column in tables of cells.
-    index
-        Those in the table of ``index.html``.
-    figures
-        Of these, a cell on few inputs has one of its own.
     """
 
     main: tuple[str, str]
     ranked_by: tuple[str, ...]
     paired: tuple[tuple[str, str, float], ...]
     columns: Mapping[str, Column]
-    index: tuple[str, ...]
-    figures: tuple[str, ...]
 
 
 ELBO = Column("ELBO", 1, "evidence lower bound of the best restart", NATS)
@@ -94,8 +88,6 @@ SCORES: Mapping[str, Scores] = {
             "expected_calibration_error": Column("ECE", 4, "expected calibration error"),
             "elbo": ELBO,
         },
-        index=("accuracy", "nll", "excess_error", "validation_nll"),
-        figures=("map.png",),
     ),
     "density": Scores(
         main=("rmse", "RMSE {:.3g}"),
@@ -110,8 +102,6 @@ SCORES: Mapping[str, Scores] = {
             "coverage_95": Column("coverage 95", 3, "share of test rows in the central 95 %"),
             "elbo": ELBO._replace(unit=f"{NATS}, standardised targets"),
         },
-        index=("rmse", "nll", "crps", "coverage_95", "validation_nll"),
-        figures=("curves.png", "map.png"),
     ),
 }
 """By the key of a predictive type, as records name it."""

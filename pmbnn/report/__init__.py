@@ -1,8 +1,8 @@
-"""One self-contained page of everything that results folders hold: `pmbnn report`.
+"""One self-contained page of what results folders hold, ``index.html``.
 
 `report_page` puts it together: each section is a module that turns cells into what is shown, in
-plain words and numbers, and a template under ``templates/`` that shows it. `index_page` writes the
-``index.html`` of a results folder.
+plain words and numbers, and a template under ``templates/`` that shows it. `glossary` has the
+meanings of the terms.
 """
 
 import lazy_loader

@@ -33,7 +33,7 @@ from pmbnn.report.tables import (
 from pmbnn.results.loading import ExperimentResults
 from pmbnn.results.names import dataset_title, method_name
 from pmbnn.results.record import CellRecord, Counts, count
-from pmbnn.results.tables import WHERE_CORRECTED, Combinations
+from pmbnn.results.tables import CORRECTED, WHERE_CORRECTED, Combinations, overlap_of
 
 NOT_RANKED = (
     "No ranking on {data}: no cell has a score of data that nothing was chosen by. Test rows are "
@@ -186,11 +186,12 @@ def answer_sentence(
     lowest = f"{name} has the lowest {score}, {mean} nats"
     doubt = ""
     if best.not_converged:
-        doubt = f", though {best.not_converged} of its {best.fitted} fits did not converge"
+        which = f"{best.not_converged} of its {best.fitted} fits" if best.fitted > 1 else "its fit"
+        doubt = f", though {which} did not converge"
     if others.empty:
         alone = "the only one" if len(table) == 1 else "the only one with a score"
         return _capitalised(f"{name} is {alone} on {data}: {score} {mean} nats{doubt}.")
-    if fits.not_converged == fits.fitted:
+    if fits.not_converged and fits.not_converged + fits.improper == fits.fitted:
         return f"No verdict on {data}, as no fit converged: so far {lowest}."
     groups = dict(tuple(others.groupby("verdict")))
     none = others.iloc[:0]
@@ -281,6 +282,8 @@ def _basis(records: Sequence[CellRecord], score: str | None) -> str:
         parts.append(words)
         if len(seeds) >= LEAST_SEEDS:
             parts.append(f"{100 * LEVEL:g} % simultaneous intervals over data seeds")
+        if overlap_of(records):
+            parts.append(f"standard errors {CORRECTED}")
     return _capitalised("; ".join(parts)) + "."
 
 
@@ -302,7 +305,7 @@ def _fits_words(records: Sequence[CellRecord]) -> str:
     converged = counts.fitted - counts.not_converged - counts.improper
     noun = "posteriors" if records[0].cell.is_sampled else "fits"
     words = f"{converged} of {len(records)} {noun} converged"
-    rest = {"improper": counts.improper, "failed": failed}
+    rest = {"not": counts.not_converged, "improper": counts.improper, "failed": failed}
     others = [f"{number} {what}" for what, number in rest.items() if number]
     return f"{words} ({', '.join(others)})" if others else words
 

@@ -81,7 +81,8 @@ def _our_value(
         return str(values[0][1]), math.nan, with_value
     ours = by_data_seed((cell.record, _in_unit(value, number)) for cell, value in values)
     mean, error = mean_and_error(ours, overlap_of(cell.record for cell in with_value))
-    return mean, error, with_value
+    # A spread of rounding errors is none.
+    return mean, error if error > 1e-12 * abs(mean) else math.nan, with_value
 
 
 def _is_meant(cell: CellView, number: Published) -> bool:

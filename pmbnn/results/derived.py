@@ -38,7 +38,6 @@ COMMANDS = {
     "evidence.csv": "compare",
     "regret.csv": "compare",
     "claims.csv": "claims",
-    "report.html": "report",
 }
 """Other files, and the command that makes each."""
 

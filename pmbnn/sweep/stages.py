@@ -35,7 +35,7 @@ from pmbnn.fitting.progress import RunOptions
 from pmbnn.fitting.workers import Progressed, Stored
 from pmbnn.prior_predictive.figure import outdated_priors
 from pmbnn.prior_predictive.run import keep_present_priors
-from pmbnn.report.rendering import index_page
+from pmbnn.report.page import published_tables, report_page
 from pmbnn.results.derived import (
     INDEX,
     STALE,
@@ -349,19 +349,21 @@ def write_what_follows(prepared: Run, records: Sequence[CellRecord], options: Ru
         *outdated_overviews(results, records, overviews),
         *outdated_priors(results, records),
     ]
-    with Helpers(options.n_workers, len(due)) as helpers:
+    with Helpers(options.n_workers, max(len(due), len(records))) as helpers:
         draw_files(due, results, helpers, "drawing")
-    figures = [drawing.path for drawing in overviews]
-    if records:
-        figures += make_outputs(results, experiment.plugins, options.print)
-    with stage("tables"):
-        left_out = superseded_line(results.folder, len(superseded_names(results.folder)))
-        page = index_page(experiment.name, figures, records, results.cells, left_out)
-        results.write_text(INDEX, page)
-        note_files(results, [INDEX], digest)
-        write_sensitivity(results, records)
-        _set_aside(prepared, records, options)
-    if left_out:
+        if records:
+            make_outputs(results, experiment.plugins, options.print)
+        with stage("tables"):
+            write_sensitivity(results, records)
+            _set_aside(prepared, records, options)
+        if records:
+            folder = load_results(results.folder)
+            with stage("page"):
+                results.write_text(
+                    INDEX, report_page([folder], published_tables([folder]), helpers)
+                )
+            note_files(results, [INDEX], digest)
+    if left_out := superseded_line(results.folder, len(superseded_names(results.folder))):
         options.print(left_out)
 
 

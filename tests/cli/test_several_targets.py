@@ -108,7 +108,7 @@ def test_figures_have_a_panel_for_each_target(folder, results):
 def test_the_page_has_columns_of_each_target(folder, tmp_path):
     done = CliRunner().invoke(app, ["report", str(folder), "--out", str(tmp_path)])
     assert done.exit_code == 0, done.output
-    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    page = (tmp_path / "index.html").read_text(encoding="utf-8")
     assert "RMSE height" in page
     assert "CRPS weight" in page
 

@@ -13,7 +13,7 @@ from pmbnn.cli import app
 from pmbnn.cli.tables import tally_table
 from pmbnn.compare import baselines
 from pmbnn.compare.baselines import BASELINES, BY_ELBO, CHOSEN, make_baselines, tally
-from pmbnn.compare.intervals import BETTER, EQUIVALENT, NO_INTERVAL, UNDECIDED, WORSE
+from pmbnn.compare.intervals import BETTER, EQUIVALENT, UNDECIDED, WORSE
 from pmbnn.compare.published_splits import read_splits, stored_splits
 from pmbnn.data import DataError
 from pmbnn.data.arrays import Dataset
@@ -206,7 +206,7 @@ def test_the_network_is_paired_with_the_nearest_combinations():
 def test_one_data_seed_gives_no_verdict():
     _, paired = made(cells(normal=BOTH["normal"][:1], laplace=BOTH["laplace"][:1]))
     row = paired.loc[("normal × half-normal", "nll")]
-    assert row[["seeds", "verdict"]].tolist() == [1, NO_INTERVAL]
+    assert row[["seeds", "verdict"]].tolist() == [1, UNDECIDED]
 
 
 def test_verdicts_are_counted_over_data_sets(tmp_path):

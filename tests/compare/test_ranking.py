@@ -8,9 +8,9 @@ from scipy import stats
 from pmbnn.compare.intervals import (
     BEST,
     LEVEL,
-    NO_INTERVAL,
     NOT_WORSE,
     SIGNIFICANTLY_WORSE,
+    UNDECIDED,
     pairwise_half_widths,
     t_interval,
 )
@@ -207,7 +207,7 @@ def test_what_a_record_says_of_its_splits_counts(made):
 def test_of_one_or_two_data_seeds_no_interval_is_known(made, seeds):
     scores = {"normal": [0.1, 0.2], "laplace": [9.0, 9.2]}
     rows = found([r for p, v in scores.items() for r in cells(made, p, v[:seeds], range(seeds))])
-    assert (rows["Laplace"]["verdict"], rows["Laplace"]["shared"]) == (NO_INTERVAL, seeds)
+    assert (rows["Laplace"]["verdict"], rows["Laplace"]["shared"]) == (UNDECIDED, seeds)
     assert rows["Laplace"]["difference"] == pytest.approx(8.95, abs=0.06)
     assert np.isnan([rows["Laplace"][name] for name in ("low", "high")]).all()
     assert np.isnan(rows["Laplace"]["difference_se"]) == (seeds == 1)
@@ -240,7 +240,7 @@ def test_thirteen_combinations_that_do_not_differ_are_not_called_worse(made):
 
 def test_differences_without_spread_have_no_error(made):
     rows = found(cells(made, "normal", [0.25] * 5) + cells(made, "laplace", [0.5] * 5))
-    assert (rows["Laplace"]["verdict"], rows["Laplace"]["shared"]) == (NO_INTERVAL, 5)
+    assert (rows["Laplace"]["verdict"], rows["Laplace"]["shared"]) == (UNDECIDED, 5)
 
 
 def test_fits_of_one_data_seed_count_as_one(made):
@@ -258,7 +258,7 @@ def test_who_failed_on_a_seed_is_not_the_best_for_it(made):
     short += [made.record("laplace", dataset=made.MOONS | {"seed": 1}, failed=True)]
     table = rank_combinations(combine(cells(made, "normal", [0.2, 0.8], [0, 1]) + short))
     assert table["prior"].tolist() == ["normal", "Laplace"]
-    assert table["verdict"].tolist() == [BEST, NO_INTERVAL]
+    assert table["verdict"].tolist() == [BEST, UNDECIDED]
     assert table["difference"].tolist()[1] == pytest.approx(-0.1)
 
 

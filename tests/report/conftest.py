@@ -8,14 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from hostile import INJECTIONS, as_folder, harmless, records
+from hostile import INJECTIONS, harmless, records
 from makers import list_present
 from PIL import Image
 from typer.testing import CliRunner
 
 from pmbnn.cli import app
 from pmbnn.compare.baselines import BY_ELBO, CHOSEN, PAIRED_COLUMNS, Baselines, write_baselines
-from pmbnn.report.rendering import index_page
 from pmbnn.results.derived import cells_digest, note_files, overview_files
 from pmbnn.results.loading import load_results
 from pmbnn.results.present import present_records
@@ -143,7 +142,7 @@ def make_baselines(data="moons, noise 0.4"):
          "combination": chosen.get(method, "")}
         for method, kind in methods.items()
     ]  # fmt: skip
-    intervals = {BY_ELBO: (np.nan, np.nan, "no interval"), "random forest": (-0.3, -0.1, "better")}
+    intervals = {BY_ELBO: (np.nan, np.nan, "undecided"), "random forest": (-0.3, -0.1, "better")}
     intervals |= {HOSTILE: (-0.5, 0.1, "undecided"), "normal × tuned": (-0.4, 0.0, "undecided")}
     paired = [
         (
@@ -232,12 +231,12 @@ def page(folder):
         alone.setattr("pmbnn.core.machine.cores", lambda: 1)
         done = CliRunner().invoke(app, ["report", str(folder), "--out", str(folder.parent / "out")])
     assert done.exit_code == 0, done.output
-    return folder.parent / "out" / "report.html"
+    return folder.parent / "out" / "index.html"
 
 
 @pytest.fixture(scope="session")
 def hostile_folders(tmp_path_factory):
-    """Hostile results and harmless ones of the same kind, each with its report and index page."""
+    """Hostile results and harmless ones of the same kind, each with its page."""
     found = []
     for words in (INJECTIONS, tuple(map(harmless, INJECTIONS))):
         folder = tmp_path_factory.mktemp("hostile")
@@ -249,8 +248,5 @@ def hostile_folders(tmp_path_factory):
             alone.setattr("pmbnn.core.machine.cores", lambda: 1)
             done = CliRunner().invoke(app, ["report", str(folder)])
         assert done.exit_code == 0, done.output
-        figures = [Path(f"figures/{as_folder(one)}.png") for one in words]
-        index = index_page(words[0], figures, said, folder / "cells")
-        (folder / "index.html").write_text(index, encoding="utf-8")
         found.append(folder)
     return found

@@ -40,9 +40,10 @@ def counts(fitted=25, not_converged=0):
     return Counts(fitted, not_converged, 0, 0, 0, 0, 0)
 
 
-def sentence(*rows, fits=counts(), best=counts(5), **settings):
+def sentence(*rows, fits=(25, 0), best=(5, 0), **settings):
     settings = {"noun": "prior"} | settings
-    return answer_sentence(table(*rows), "moons", EXCESS, fits, best, **settings)
+    both = counts(*fits), counts(*best)
+    return answer_sentence(table(*rows), "moons", EXCESS, *both, **settings)
 
 
 LEADER = (BEST, 0.0, 0.0)
@@ -94,18 +95,16 @@ def test_undecided_beside_others():
 
 def test_fits_that_did_not_converge():
     worse = (SIGNIFICANTLY_WORSE, 0.06, 0.03)
-    assert sentence(LEADER, worse, fits=counts(10, 10), best=counts(5, 5)) == (
+    assert sentence(LEADER, worse, fits=(10, 10), best=(5, 5)) == (
         "No verdict on moons, as no fit converged: so far Laplace has the lowest excess NLL at "
         "fresh points, 0.200 ± 0.014 nats."
     )
-    some = sentence(LEADER, worse, fits=counts(10, 3), best=counts(5, 2))
+    some = sentence(LEADER, worse, fits=(10, 3), best=(5, 2))
     assert some.endswith(" over normal, though 2 of its 5 fits did not converge.")
 
 
 def test_one_combination_is_compared_with_none():
-    assert sentence(LEADER) == (
-        f"Laplace is the only one on moons: {EXCESS} 0.200 ± 0.014 nats."
-    )
+    assert sentence(LEADER) == (f"Laplace is the only one on moons: {EXCESS} 0.200 ± 0.014 nats.")
     failed = table(LEADER, (NO_SCORE, math.nan, math.nan))
     words = answer_sentence(failed, "moons", EXCESS, counts(5), counts(5), "prior")
     assert words.startswith("Laplace is the only one with a score on moons")
@@ -167,7 +166,9 @@ def test_a_regression_is_ranked_by_held_out_rows(made):
     for prior, scores in {"normal": [1.0, 1.1, 1.2], "laplace": [1.5, 1.61, 1.7]}.items():
         records += cells(made, prior, scores, "validation_nll", rmse=0.4, predictive="density")
     words = ranking(records)[1].sentence
-    assert words.startswith("Normal is best on moons, noise 0.4, by 0.503 ± 0.003 nats over Laplace")
+    assert words.startswith(
+        "Normal is best on moons, noise 0.4, by 0.503 ± 0.003 nats over Laplace"
+    )
 
 
 def test_test_rows_rank_nothing(made):

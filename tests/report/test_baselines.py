@@ -5,7 +5,6 @@ import pytest
 
 from pmbnn.compare.baselines import Baselines, write_baselines
 from pmbnn.report.baselines import baseline_views
-from pmbnn.report.numbers import to_error
 from pmbnn.results.loading import ExperimentResults
 from pmbnn.results.store import Results
 
@@ -29,7 +28,8 @@ def test_one_data_set_in_words(view_of, make):
     (data,) = view.sets
     assert view.tally is None
     assert data.lead == [
-        f"By {metric} the network is better than random forest, undecided against {make.hostile}."
+        f"By {metric} the network is better than random forest, undecided against that "
+        f"chosen by ELBO and {make.hostile}."
         for metric in ("NLL", "error")
     ]
     assert data.metrics == ["accuracy", "NLL (nats)"]
@@ -39,9 +39,9 @@ def test_one_data_set_in_words(view_of, make):
     assert (first.note, first.numbers) == ("normal × tuned (2)", ["0.9", "0.346 ± 0.012"])
     assert not any(one.text for one in first.differences)
     assert (by_elbo.differences[0].text, by_elbo.differences[0].verdict.text) == (
-        "−0.2", "no interval",
+        "−0.2", "undecided",
     )  # fmt: skip
-    assert forest.differences[0].text == "−0.2 (−0.3 to −0.1)"
+    assert forest.differences[0].text == "−0.20 (−0.30 to −0.10)"
     assert forest.differences[0].hint.startswith("p = 0.03; ahead on 2 data seeds")
 
 
@@ -50,7 +50,7 @@ def test_verdicts_are_counted_over_data_sets(view_of, make):
     assert view.tally.headings == ["network against", "NLL", "error"]
     rows = {row[0]: row[1:] for row in view.tally.rows}
     assert rows["random forest"] == ["2 better"] * 2
-    assert rows["network chosen by ELBO"] == ["2 no interval"] * 2
+    assert rows["network chosen by ELBO"] == ["2 undecided"] * 2
     assert "normal × tuned" not in rows
 
 
@@ -95,12 +95,3 @@ def test_nothing_is_said_where_nothing_is_paired(view_of, make):
 
 def test_a_folder_without_tables_has_no_section(tmp_path):
     assert baseline_views([ExperimentResults("toys", Results(tmp_path), (), (), ())]) == []
-
-
-@pytest.mark.parametrize(
-    ("value", "error", "words"),
-    [(54.84, 1.41, "54.8 ± 1.4"), (0.9774, 0.0157, "0.977 ± 0.016"), (1234.5, 210.0, "1,234 ± 210"),
-     (0.98, float("nan"), "0.98"), (0.98, 0.0, "0.98")],
-)  # fmt: skip
-def test_digits_by_the_error(value, error, words):
-    assert to_error(value, error) == words

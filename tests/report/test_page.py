@@ -86,8 +86,8 @@ def test_where_numbers_come_from(parsed):
 
 def test_numbers_with_errors(parsed):
     # sqrt(0.8 * 0.2 / 300), and the standard error of 0.80 and 0.84 over two seeds.
-    assert "0.8000 ± 0.0231" in parsed.text
-    assert "0.8200 ± 0.0200" in parsed.text
+    assert "0.800 ± 0.023" in parsed.text
+    assert "0.820 ± 0.020" in parsed.text
 
 
 def test_every_published_number_has_a_row(parsed, folder):
@@ -97,22 +97,28 @@ def test_every_published_number_has_a_row(parsed, folder):
     assert "not among these results" in parsed.text
 
 
-def test_baseline_models_stand_after_the_answer(parsed):
+def test_sections_stand_in_the_order_of_what_a_reader_asks(parsed):
     sections = [a["id"] for a in parsed.attributes("section") if "id" in a]
-    assert sections[:2] == ["answer-section", "baselines-section"]
+    assert sections == [
+        f"{name}-section"
+        for name in (
+            "answer", "predictions", "baselines", "cells", "comparisons", "figures", "diagnostics",
+            "runs", "published", "glossary",
+        )
+    ]  # fmt: skip
     assert "#baselines-section" in [a["href"] for a in parsed.attributes("a")]
     assert "By NLL the network is better than random forest" in parsed.text
-    assert "−0.2 (−0.3 to −0.1) better" in parsed.text
+    assert "−0.20 (−0.30 to −0.10) better" in parsed.text
 
 
 def test_maps_are_inside_the_page(parsed):
     sources = [attributes["src"] for attributes in parsed.attributes("img")]
     assert len(sources) > 20
-    assert all(source.startswith("data:image/png;base64,") for source in sources)
+    assert all(source.startswith("data:image/webp;base64,") for source in sources)
 
 
 def test_drawings_of_a_cell(parsed):
-    labels = [attributes["aria-label"] for attributes in parsed.attributes("svg")]
+    labels = [attributes.get("aria-label", "") for attributes in parsed.attributes("svg")]
     assert "densities of 4 weights of the last layer" in labels
     assert any(label.startswith("ELBO from") for label in labels)
     assert "of 2 the central 90 % interval leaves out zero" in parsed.text
@@ -122,7 +128,7 @@ def test_drawings_of_a_cell(parsed):
 
 
 def test_nothing_is_asked_of_anyone(text):
-    without_data = re.sub(r"data:image/png;base64,[A-Za-z0-9+/=]*", "", text)
+    without_data = re.sub(r"data:image/webp;base64,[A-Za-z0-9+/=]*", "", text)
     assert not re.search(r"https?:|//[a-z]|@import|url\(", without_data)
     assert {a.get("href") for a in Parsed(text).attributes("link")} == {"data:,"}
 
@@ -147,7 +153,7 @@ def test_hostile_settings_are_escaped_too(make, tmp_path):
     record = make.record(accuracy=0.8, dataset={"kind": make.hostile}, sweep=make.hostile)
     folder = make.results(tmp_path / "hostile", [record], experiment=make.hostile)
     assert run(folder).exit_code == 0
-    text = (folder / "report.html").read_text(encoding="utf-8")
+    text = (folder / "index.html").read_text(encoding="utf-8")
     assert text.count("<script") == text.count("</template>") == 1
     assert 'alert("' not in text
 
@@ -158,7 +164,7 @@ def test_hostile_settings_are_escaped_too(make, tmp_path):
 def test_default_place_and_message(make, tmp_path):
     folder = make.results(tmp_path / "few", [make.record(accuracy=0.8)])
     done = run(folder)
-    assert done.stdout.startswith(f"page {folder / 'report.html'} (")
+    assert done.stdout.startswith(f"page {folder / 'index.html'} (")
     assert not list(folder.glob(".part-*"))
 
 
@@ -168,7 +174,7 @@ def test_several_folders_on_one_page(make, tmp_path):
         for name in ("one", "two")
     ]
     assert run(*folders, "--out", tmp_path / "page").exit_code == 0
-    parsed = Parsed((tmp_path / "page" / "report.html").read_text(encoding="utf-8"))
+    parsed = Parsed((tmp_path / "page" / "index.html").read_text(encoding="utf-8"))
     assert [a["id"] for a in parsed.attributes("template")] == ["cell-0", "cell-1"]
     assert "2 cells" in parsed.text
 
@@ -181,7 +187,7 @@ def test_cells_without_anything_but_numbers(make, tmp_path):
     results.save_cell(record, {})
     list_present(results)
     assert run(results.folder).exit_code == 0
-    parsed = Parsed((results.folder / "report.html").read_text(encoding="utf-8"))
+    parsed = Parsed((results.folder / "index.html").read_text(encoding="utf-8"))
     for words in ("1.2500", "0.875", "RMSE", "coverage 90", "provenance.json is missing", "bare"):
         assert words in parsed.text
 
@@ -252,7 +258,7 @@ def page_of(make, folder, **named):
     make.results(folder, make.records(), experiment="own", **named)
     done = run(folder)
     assert done.exit_code == 0, done.output
-    return Parsed((folder / "report.html").read_text(encoding="utf-8"))
+    return Parsed((folder / "index.html").read_text(encoding="utf-8"))
 
 
 def test_a_page_without_published_numbers_says_nothing_of_any_study(make, tmp_path):
@@ -269,9 +275,9 @@ def test_a_page_without_published_numbers_says_nothing_of_any_study(make, tmp_pa
 def test_a_table_of_ones_own_stands_last(make, tmp_path):
     parsed = page_of(make, tmp_path / "own", published=OWN)
     sections = [a["id"] for a in parsed.attributes("section") if "id" in a]
-    assert sections[-1] == "published-section"
+    assert sections[-2:] == ["published-section", "glossary-section"]
     assert "Smith and others (2024)" in parsed.text
-    assert "0.85 ± 0.02 +0.02 table 2" in parsed.text
+    assert "0.850 ± 0.020 +0.02 table 2" in parsed.text
     assert "pmbnn sweep own.yaml" in parsed.text
     assert "own/figures/synthetic-moons-noise-0.4-maps.png" in parsed.text
 
@@ -284,7 +290,7 @@ def test_tables_of_several_folders(make, tmp_path):
         make.results(tmp_path / name, make.records(), experiment=name, published=table)
     done = run(*(tmp_path / n for n in ("one", "two", "three")), "--out", tmp_path)
     assert done.exit_code == 0, done.output
-    parsed = Parsed((tmp_path / "report.html").read_text(encoding="utf-8"))
+    parsed = Parsed((tmp_path / "index.html").read_text(encoding="utf-8"))
     tables = {a["id"] for a in parsed.attributes("div") if a.get("class") == "data-table"}
     assert {"published", "published-1"} <= tables and "published-2" not in tables
     assert "Beside one, two" in parsed.text and "Beside three" in parsed.text

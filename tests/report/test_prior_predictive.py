@@ -63,7 +63,7 @@ def test_the_report_draws_what_is_missing_and_shows_it(folder):
     assert done.exit_code == 0, done.output
     assert "making figures of priors" in done.stderr
     assert figure_path(Results(folder), "a").is_file()
-    text = (folder / "report.html").read_text(encoding="utf-8")
+    text = (folder / "index.html").read_text(encoding="utf-8")
     assert text.count('<details id="atlas-0-figure-') == 1
     assert "priors/prior/a.png" in text
     again = CliRunner().invoke(app, ["report", str(folder)])
@@ -77,11 +77,11 @@ def test_rows_have_numbers_with_errors(folder):
     expected = ["prior", "hyperprior", "constant functions", "length of the boundary"]
     assert headings == [*expected, "its sd over functions"]
     first, second = ([entry.text for entry in row] for row in sheet.table.rows)
-    assert first == ["normal", "fixed 0.1 (candidate)", "0.25 ± 0.013", "0.8765 ± 0.02", "0.125"]
+    assert first == ["normal", "fixed 0.1 (candidate)", "0.250 ± 0.013", "0.876 ± 0.020", "0.125"]
     assert second[1] == "fixed 10 (candidate)"
     (view,) = sheet.views
     assert view.title == "normal × fixed 0.1 (candidate)"
-    assert view.numbers["constant functions"] == "0.25 ± 0.013"
+    assert view.numbers["constant functions"] == "0.250 ± 0.013"
     assert "saturated hidden units" not in view.numbers
 
 

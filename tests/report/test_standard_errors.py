@@ -13,7 +13,7 @@ from pmbnn.compare.claims import claims_table
 from pmbnn.compare.scores import rank_combinations
 from pmbnn.experiment.published import PublishedTable
 from pmbnn.figures.grids import plot_accuracy_overview, plot_grid
-from pmbnn.report.answer import answer_of
+from pmbnn.report.answer import answers_of
 from pmbnn.report.details import grids
 from pmbnn.report.published_table import beside
 from pmbnn.report.tables import CellView, Parts, mean_table
@@ -76,7 +76,7 @@ def test_the_summary_of_rows_of_their_own_and_of_fits_is_not_corrected(made, rec
 def test_the_terminal(records):
     (table,) = accuracy_tables(records)
     text = shown(table)
-    assert text.count(f"0.8500 ± {ERROR:.4f}") == 2
+    assert text.count(f"0.85 ± {ERROR:.2f}") == 2
     assert f"mean ± standard error over 3 data seeds, {CORRECTED}" in " ".join(text.split())
 
 
@@ -84,15 +84,15 @@ def test_the_ranking_and_the_answer(records, views):
     ranked = rank_combinations(combine(records))
     np.testing.assert_allclose(ranked["se"], ERROR)
     (grid,) = grids(views)
-    answer = answer_of(grid)
-    assert f"± {ERROR:.2g}" in answer.lead[0] and CORRECTED in answer.lead[0]
-    assert all(f"± {ERROR:.2g}" in row.score for row in answer.rows)
+    ((answer,),) = (answer.rankings for answer in answers_of([grid], {}))
+    assert CORRECTED in answer.basis
+    assert all(f"± {ERROR:.2f}" in row.score for row in answer.rows)
 
 
 def test_the_page(views):
     table = mean_table(views)
     at = [heading.title for heading in table.headings].index("accuracy")
-    assert [row[at].text for row in table.rows] == [f"0.8500 ± {ERROR:.4f}"] * 2
+    assert [row[at].text for row in table.rows] == [f"0.85 ± {ERROR:.2f}"] * 2
     assert table.title == f"Means over seeds ± standard error, {CORRECTED}"
     assert CORRECTED in table.headings[at].note
     number = {"quantity": "accuracy", "value": 0.8, "path": "results/accuracy"}

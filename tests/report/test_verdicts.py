@@ -1,4 +1,4 @@
-"""The first section of a page on cells whose posterior was sampled."""
+"""The section of a page on cells whose posterior was sampled."""
 
 from dataclasses import replace
 
@@ -36,9 +36,9 @@ def test_counts_and_rows(folder, make):
         "thousandths of a nat; ADVI is faithful in 1 and distorts or reverses 1."
     )
     first, second, _ = view.rows
-    assert first.differences == ["−2 (−3 to −1)"] * 3
-    assert (first.posterior.text, first.posterior.badge) == ("better", "converged")
-    assert (first.advi.text, first.advi.badge) == ("distorts", "failed")
+    assert first.differences == ["−2.0 (−3.0 to −1.0)"] * 3
+    assert (first.posterior.text, first.posterior.badge) == ("better", "best")
+    assert (first.advi.text, first.advi.badge) == ("distorts", "behind")
     assert "the first is better under the posterior" in first.sentence
     assert second.sentence.endswith("Few seeds.")
 

@@ -118,7 +118,7 @@ def test_superseded_cells_are_read_nowhere(file, fitted, monkeypatch, change):
     assert len(results.records) == 4 and not set(first) & set(names(file))
     assert results.superseded == 4
     index = (file.parent / "out" / "index.html").read_text()
-    assert "4 superseded cells left out" in index and first[0] not in index
+    assert "<dt>superseded cells</dt><dd>4, left out</dd>" in index and first[0] not in index
     assert set(results.summary["cells"]) == {2}
     assert results.cell(prior="normal", dataset_seed=0).record.name == fitted[4]
     with pytest.raises(ResultsError, match=f"{first[0]}` is superseded: .*pmbnn prune"):
@@ -203,7 +203,7 @@ def test_a_list_that_cannot_be_read_is_an_error_and_changes_nothing(file, fitted
 def make_tables(file):
     """Tables and a figure as other commands make them of the present cells."""
     folder = file.parent / "out"
-    files = ("baselines.csv", "compare.csv", "report.html", "figures/old.png")
+    files = ("baselines.csv", "compare.csv", "claims.csv", "figures/old.png")
     for name in files:
         (folder / name).write_text("made of cells")
     present(file).note_made(files)
@@ -222,10 +222,10 @@ def test_tables_of_other_cells_are_set_aside_by_name(file, fitted):
         "moved to stale/, of other cells than the present ones: baselines.csv, compare.csv, "
         in said
     )
-    assert "(made anew by `pmbnn baselines`, `pmbnn compare`, `pmbnn report`)" in said
+    assert "(made anew by `pmbnn baselines`, `pmbnn compare`, `pmbnn claims`)" in said
     assert not any(path.exists() for path in made)
     names = {path.name for path in (folder / "stale").iterdir()}
-    assert names == {"baselines.csv", "compare.csv", "report.html"}
+    assert names == {"baselines.csv", "compare.csv", "claims.csv"}
     assert all(name in (folder / "metrics.csv").read_text() for name in present_list(folder).cells)
 
 
