@@ -59,7 +59,7 @@ from pmbnn.results.present import (
     superseded_names,
 )
 from pmbnn.results.record import CellRecord
-from pmbnn.results.store import writing
+from pmbnn.results.store import Results, ResultsError, writing
 from pmbnn.sweep.cells import (
     Run,
     forget,
@@ -357,14 +357,22 @@ def write_what_follows(prepared: Run, records: Sequence[CellRecord], options: Ru
             write_sensitivity(results, records)
             _set_aside(prepared, records, options)
         if records:
-            folder = load_results(results.folder)
-            with stage("page"):
-                results.write_text(
-                    INDEX, report_page([folder], published_tables([folder]), helpers)
-                )
-            note_files(results, [INDEX], digest)
+            _write_page(results, digest, helpers, options)
     if left_out := superseded_line(results.folder, len(superseded_names(results.folder))):
         options.print(left_out)
+
+
+def _write_page(results: Results, digest: str, helpers: Helpers, options: RunOptions) -> None:
+    """Write the page; a file of the folder that cannot be read costs the page, not the sweep."""
+    try:
+        folder = load_results(results.folder)
+        with stage("page"):
+            page = report_page([folder], published_tables([folder]), helpers)
+    except (ResultsError, LookupError, ValueError) as error:
+        options.print(f"{INDEX} left out, {type(error).__name__}: {' '.join(str(error).split())}")
+        return
+    results.write_text(INDEX, page)
+    note_files(results, [INDEX], digest)
 
 
 def _set_aside(prepared: Run, records: Sequence[CellRecord], options: RunOptions) -> None:

@@ -222,7 +222,7 @@ def test_verdicts_are_counted_over_data_sets(tmp_path):
     file.write_text("\n".join(["set,split,nll", *lines]))
     found = make_baselines(None, records, (), read_splits(str(file), "dropout"))
     counts = tally(found.paired).set_index("method")
-    assert counts.loc["dropout"].tolist() == ["nll", 1, 0, 0, 1, 0]
+    assert counts.loc["dropout"].tolist() == ["nll", 1, 0, 0, 1]
     assert set(counts.index) == {BY_ELBO, "dropout"}
     means = found.means[found.means["method"] == "dropout"]
     assert means["seeds"].tolist() == [3, 2]

@@ -203,7 +203,7 @@ def test_a_list_that_cannot_be_read_is_an_error_and_changes_nothing(file, fitted
 def make_tables(file):
     """Tables and a figure as other commands make them of the present cells."""
     folder = file.parent / "out"
-    files = ("baselines.csv", "compare.csv", "claims.csv", "figures/old.png")
+    files = ("baselines.csv", "evidence.csv", "figures/old.png")
     for name in files:
         (folder / name).write_text("made of cells")
     present(file).note_made(files)
@@ -219,13 +219,13 @@ def test_tables_of_other_cells_are_set_aside_by_name(file, fitted):
     write_rows(file.parent, typo=2.0)
     said = sweep(file)
     assert (
-        "moved to stale/, of other cells than the present ones: baselines.csv, compare.csv, "
+        "moved to stale/, of other cells than the present ones: baselines.csv, evidence.csv "
         in said
     )
-    assert "(made anew by `pmbnn baselines`, `pmbnn compare`, `pmbnn claims`)" in said
+    assert "(made anew by `pmbnn baselines`, `pmbnn compare`)" in said
     assert not any(path.exists() for path in made)
     names = {path.name for path in (folder / "stale").iterdir()}
-    assert names == {"baselines.csv", "compare.csv", "claims.csv"}
+    assert names == {"baselines.csv", "evidence.csv"}
     assert all(name in (folder / "metrics.csv").read_text() for name in present_list(folder).cells)
 
 
