@@ -47,6 +47,20 @@ def test_the_site_builds(tmp_path):
         assert all((pages / "made" / source).is_file() for source in (*shown, *full))
 
 
+def test_pages_of_settings_and_names_have_all_of_them(monkeypatch):
+    """Each public name stands below the heading of its room, each setting with its values."""
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    from made_pages import api_page, settings_page
+
+    assert "pmbnn.predict_rows" in api_page()
+    page = settings_page()
+    assert "`kl_weight`: number ≥ 0, default `1.0`\n: Factor of" in page
+    assert "`noise`: number > 0, required\n: Standard deviation" in page
+    assert "`split`: `random`, `folds` or `indices`, default `random`" in page
+    for part in ("### `layers`: `convolution`", "### `scale`: `tune`", "### `ood`: `letters`"):
+        assert part in page
+
+
 def test_pages_of_notebooks_have_their_outputs(tmp_path, monkeypatch):
     """Made of what is stored in the notebooks: text that they print, tables, and pictures."""
     monkeypatch.syspath_prepend(ROOT / "docs")
