@@ -1,7 +1,8 @@
 """How the site is built: ``uv run --group docs sphinx-build -W -c docs . site``.
 
-Pages are those that lie in the repository; three are made here: every setting, from the classes of
-specifications; the gallery, from a small sweep that this build runs; and the public names.
+Pages are those that lie in the repository, and some are made here: every setting, from the classes
+of specifications; the glossary, from the terms of the report; the gallery, from a small sweep that
+this build runs; the public names; and the notebooks.
 """
 
 import sys

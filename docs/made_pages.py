@@ -1,4 +1,4 @@
-"""Pages that are made when the site is built: settings, gallery, public names, notebooks.
+"""Pages that are made when the site is built: settings, glossary, gallery, names, notebooks.
 
 The gallery's figures are those of a sweep that runs now, so that they are always what this version
 draws.
@@ -20,6 +20,7 @@ from pmbnn.core.spec import Registry, Specification
 from pmbnn.experiment.axes import are_kinds, classes_by_kind, specification_classes, union_parts
 from pmbnn.experiment.cells import SOURCES
 from pmbnn.experiment.schema import TEXTS, default_text, field_descriptions
+from pmbnn.report.glossary import TERMS, VERDICTS
 
 MADE = "made"
 """Folder of the pages, beneath that of the documents."""
@@ -73,6 +74,7 @@ def make_pages(app, config) -> None:
     folder.mkdir(exist_ok=True)
     _write(folder / "settings.md", settings_page())
     _write(folder / "api.rst", api_page())
+    _write(folder / "glossary.md", glossary_page())
     for notebook in Path(app.confdir).glob("*.ipynb"):
         _write(folder / f"{notebook.stem}.md", notebook_page(notebook, folder))
     _write(folder / "gallery.md", gallery_page(folder, Path(app.confdir) / GALLERY))
@@ -181,6 +183,18 @@ def _values(plain: dict[str, Any], annotation: object) -> str:
 def _markdown(text: str) -> str:
     """Text of a docstring in Markdown."""
     return text.replace("``", "`")
+
+
+# Glossary
+
+
+def glossary_page() -> str:
+    """Terms and verdicts, as the page of a sweep explains them."""
+    parts = ["# Glossary"]
+    for heading, meanings in (("Terms", TERMS), ("Verdicts", VERDICTS)):
+        entries = "\n\n".join(f"{term}\n  {text}" for term, text in meanings.items())
+        parts.append(f"## {heading}\n\n```{{glossary}}\n{entries}\n```")
+    return "\n\n".join(parts) + "\n"
 
 
 # Public names

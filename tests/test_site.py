@@ -34,7 +34,7 @@ def test_the_site_builds(tmp_path):
     pages = tmp_path / "site" / "docs"
     start = (pages / "index.html").read_text()
     navigation = start[start.index('<nav class="bd-docs-nav') :].partition("</nav>")[0]
-    for page in (*PAGES, *TASKS, "made/settings", "made/gallery"):
+    for page in (*PAGES, *TASKS, "made/settings", "made/gallery", "made/glossary"):
         assert f'href="{page}.html"' in navigation, page
     assert "pip install" in start and "<img " in start
     assert "kl_annealing" in (pages / "made" / "settings.html").read_text()
