@@ -158,7 +158,7 @@ def _print_outcome(console: "Console", outcome: "Outcome") -> None:
         f"traces and maps {folder}/cells",
         *(f"failed: {cell_line(record.cell)}: {record.reason}" for record in outcome.failed),
         *tables.best_lines(records),
-        f"next: pmbnn report {shlex.quote(str(folder))} (the page), pmbnn show, pmbnn table",
+        f"next: the page {folder}/index.html; pmbnn table, predict, check or compare {folder}",
     )
 
 

@@ -21,6 +21,7 @@ from pmbnn.compare.intervals import (
 )
 from pmbnn.compare.scores import half_widths_to_best
 from pmbnn.core.errors import must_be_one_of
+from pmbnn.core.numbers import MINUS, number_text
 from pmbnn.experiment.cells import SOURCES, number_label
 from pmbnn.results.loading import ExperimentResults
 from pmbnn.results.names import (
@@ -348,15 +349,6 @@ def _entry_text(entry: Mapping[str, Any]) -> str:
     return number_text(entry["mean"], entry["se"])
 
 
-def number_text(value: float, error: float) -> str:
-    """A number with as many digits as its error has meaning."""
-    if not error > 1e-12 * max(abs(value), 1):
-        return f"{value:.4g}"
-    leading, exponent = f"{error:.1e}".split("e")
-    decimals = max(0, (1 if float(leading) < 3 else 0) - int(exponent))
-    return f"{value:,.{decimals}f} ± {error:,.{decimals}f}"
-
-
 def _markdown_entry(entry: Mapping[str, Any]) -> str:
     text = _entry_text(entry)
     text = f"**{text}**" if entry["verdict"] == BEST else text
@@ -367,7 +359,7 @@ def _latex_entry(entry: Mapping[str, Any]) -> str:
     text = _entry_text(entry)
     if text in ("", FAILED):
         return text
-    text = text.replace("±", r"\pm").replace("−", "-").replace(",", "{,}")
+    text = text.replace("±", r"\pm").replace(MINUS, "-").replace(",", "{,}")
     text = rf"\mathbf{{{text}}}" if entry["verdict"] == BEST else text
     marks = ("*" * (entry["verdict"] == NOT_WORSE) + entry["marks"]).translate(MARKS)
     return f"${text}{f'^{{{marks}}}' if marks else ''}$"

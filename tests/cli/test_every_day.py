@@ -199,7 +199,7 @@ def test_diff_names_settings_and_pairs_metrics(folder, tmp_path):
     words = " ".join(done.stdout.replace("│", " ").split())
     assert "inference.steps 10000 20000" in words
     assert "prior.kind normal, laplace normal, student_t" in words
-    assert "normal × fixed 1 nll 3 0.4100 0.3883 -0.0217 -0.0268 to -0.0165" in words
+    assert "normal × fixed 1 nll 3 0.4100 0.3883 −0.0217 −0.0268 to −0.0165" in words
     assert done.stdout.splitlines()[-2:] == [
         "only in a: moons, noise 0.4: laplace × fixed 1",
         "only in b: moons, noise 0.4: student_t × fixed 1",

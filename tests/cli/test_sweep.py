@@ -235,7 +235,7 @@ def test_a_run_says_what_it_does(whole):
     assert "Test accuracy, circles: circles, noise 0.3, factor 0.5" in words
     (files,) = [line for line in lines if line.startswith("tables ")]
     assert files.startswith(f"tables {whole.out}/metrics.csv, {whole.out}/summary.csv;")
-    assert lines[-1].startswith(f"next: pmbnn report {whole.out}")
+    assert lines[-1].startswith(f"next: the page {whole.out}/index.html")
     assert any(line.startswith("best, moons: moons, noise 0.3: ") for line in lines)
 
 
