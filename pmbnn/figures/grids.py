@@ -12,10 +12,11 @@ from matplotlib.colors import Colormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, PercentFormatter
 
+from pmbnn.core.numbers import number_text
 from pmbnn.figures import style
 from pmbnn.models.priors import Fixed, Hyperprior, Prior
 from pmbnn.results.names import dataset_row_label
-from pmbnn.results.tables import Combinations, Place
+from pmbnn.results.tables import Combinations, Place, accuracy_error
 
 CELL = (1.15, 0.62)
 """Width and height of a combination, in inches."""
@@ -44,7 +45,7 @@ def plot_grid(combinations: Combinations, title: str) -> Figure:
     for axes, (name, heading, label, colours) in zip(figure.subplots(1, 2), PANELS, strict=True):
         axes.set_title(heading)
         _draw_table(figure, axes, combinations, name, label, colours)
-    notes = [title, combinations.error_note, combinations.mark_notes]
+    notes = [title, _error_note(combinations), combinations.mark_notes]
     style.set_title(figure, "\n".join(filter(None, notes)))
     return figure
 
@@ -58,7 +59,7 @@ def _draw_table(
     colours: Colormap,
 ) -> None:
     rows, columns = combinations.shape
-    scores = [[combinations.score(i, j, name) for j in range(columns)] for i in range(rows)]
+    scores = [[_score(combinations, (i, j), name) for j in range(columns)] for i in range(rows)]
     means = np.array(scores)[..., 0]
     low, high = _limits(means)
     limits = {"vmin": low, "vmax": high}
@@ -76,6 +77,22 @@ def _draw_table(
     figure.colorbar(image, ax=axes, label=label)
 
 
+def _score(combinations: Combinations, place: Place, name: str) -> tuple[float, float]:
+    """Mean and standard error; of a single accuracy, that of a share of so many test rows."""
+    mean, error = combinations.score(*place, name)
+    cells = combinations.finished(*place)
+    if name == "accuracy" and len(cells) == 1:
+        error = accuracy_error(cells[0]) or math.nan
+    return mean, error
+
+
+def _error_note(combinations: Combinations) -> str:
+    """Meaning of ±."""
+    return combinations.error_note or (
+        "one data seed: accuracy ± binomial standard error, of so many test rows"
+    )
+
+
 def _limits(means: np.ndarray) -> tuple[float, float]:
     """Smallest and largest mean; a little apart where they are equal."""
     finite = means[np.isfinite(means)]
@@ -89,10 +106,8 @@ def _score_text(combinations: Combinations, place: Place, mean: float, error: fl
     """Mean and standard error of a combination, or why it has none."""
     if not math.isfinite(mean):
         return combinations.absence(*place)
-    # Decimals that a small error needs to be more than zero.
-    decimals = max(3, min(6, math.ceil(-math.log10(error)))) if error > 0 else 3
-    number = f"{mean:.{decimals}f}{combinations.marks(*place)}"
-    number += f"\n±{error:.{decimals}f}" if math.isfinite(error) else ""
+    number, _, error_text = number_text(mean, error, decimals=3).partition(" ± ")
+    number += combinations.marks(*place) + (f"\n± {error_text}" if error_text else "")
     return number + ("\n(no scale)" if place[0] in combinations.without_scale else "")
 
 
@@ -151,7 +166,8 @@ def _draw_scale(axes: Axes, hyperprior: Hyperprior | None) -> None:
     if not scales and density is None:
         style.draw_empty(axes, "no formula")
         return
-    axes.set(xscale="log", xlim=(SCALES[0], SCALES[-1]), yticks=[], ylim=(0, 0.8))
+    # A little beyond the ends, where a candidate would be hidden by the frame.
+    axes.set(xscale="log", xlim=(SCALES[0] / 1.3, SCALES[-1] * 1.3), yticks=[], ylim=(0, 0.8))
     axes.vlines(scales, 0, 0.75, color=style.CLASS_COLOURS[1])
     if density is not None:
         axes.fill_between(SCALES, density, color=style.CLASS_COLOURS[1], alpha=0.3)
@@ -314,8 +330,8 @@ def plot_accuracy_overview(combinations: Combinations, title: str) -> Figure:
         _draw_scores(panels[1], combinations, lines, "excess_error")
         panels[1].set_xlabel("excess error over the best possible")
         panels[1].axvline(0.0, color=style.GREY, linestyle="--", linewidth=1)
-    error = combinations.error_note or "one data seed, so no standard errors"
-    style.set_title(figure, "\n".join(filter(None, [title, error, combinations.mark_notes])))
+    notes = [title, _error_note(combinations), combinations.mark_notes]
+    style.set_title(figure, "\n".join(filter(None, notes)))
     return figure
 
 
@@ -338,7 +354,7 @@ def _lines(combinations: Combinations) -> list[Line]:
 def _draw_scores(axes: Axes, combinations: Combinations, lines: list[Line], name: str) -> None:
     """Draw means with error bars, or write why there are none."""
     for line in lines:
-        mean, error = combinations.score(*line.place, name)
+        mean, error = _score(combinations, line.place, name)
         if math.isfinite(mean):
             bar = error if math.isfinite(error) else None
             axes.errorbar(

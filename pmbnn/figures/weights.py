@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
+from pmbnn.core.numbers import number_text
 from pmbnn.figures import style
 from pmbnn.figures.training import first_and_last, step_name
 from pmbnn.results.reading import (
@@ -311,7 +312,9 @@ def _write_numbers(axes: Axes, layer: int, draws: np.ndarray) -> None:
     look = {"ha": "center", "va": "center", "fontsize": style.TICK_SIZE - 1}
     means = draws.mean(axis=0).ravel()
     for (x, y), mean in zip(_places(layer, *draws.shape[1:]), means, strict=True):
-        axes.text(x, y, f"{mean:+.1f}", bbox=box, zorder=4, **look)
+        axes.text(
+            x, y, number_text(float(mean), decimals=1, signed=True), bbox=box, zorder=4, **look
+        )
 
 
 def _draw_distributions(axes: Axes, layer: int, draws: np.ndarray) -> None:

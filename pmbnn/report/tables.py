@@ -46,7 +46,14 @@ from pmbnn.results.reading import (
 )
 from pmbnn.results.record import CellRecord, choices_at_end, count, has_converged
 from pmbnn.results.store import Results, ResultsError
-from pmbnn.results.tables import CORRECTED, WHERE_CORRECTED, mean_over_seeds, of_targets, overlap_of
+from pmbnn.results.tables import (
+    CORRECTED,
+    WHERE_CORRECTED,
+    accuracy_error,
+    mean_over_seeds,
+    of_targets,
+    overlap_of,
+)
 
 # A cell as the page shows it: its record, parts of its trace, and names for both
 
@@ -264,16 +271,6 @@ def _added(record: CellRecord, parts: Parts) -> dict[str, Any]:
         away = parts.weights.away
         added["weights"] = {"away_from_zero": int(np.sum(away)), "number": int(away.size)}
     return added
-
-
-def accuracy_error(record: CellRecord) -> float | None:
-    """Standard error of an accuracy on that many test rows; None if their number is unknown."""
-    accuracy = record.results.get("accuracy")
-    rows = getattr(record.cell.dataset, "test", None)
-    rows = rows or (record.images or {}).get("test", {}).get("size")
-    if accuracy is None or not rows:
-        return None
-    return math.sqrt(accuracy * (1 - accuracy) / rows)
 
 
 class Heading(NamedTuple):

@@ -270,6 +270,16 @@ def repeated_words(groups: Iterable[Iterable[CellRecord]]) -> str:
     return f"{fits} fits" if fits > 1 else ""
 
 
+def accuracy_error(record: CellRecord) -> float | None:
+    """Standard error of an accuracy on that many test rows; None if their number is unknown."""
+    accuracy = record.results.get("accuracy")
+    rows = getattr(record.cell.dataset, "test", None)
+    rows = rows or (record.images or {}).get("test", {}).get("size")
+    if accuracy is None or not rows:
+        return None
+    return math.sqrt(accuracy * (1 - accuracy) / rows)
+
+
 def error_note(repeated: str, overlap: float) -> str:
     """Note on a ±: ``mean ± standard error over 5 data seeds``, and its correction."""
     return f"mean ± standard error over {repeated}{f', {CORRECTED}' if overlap else ''}"

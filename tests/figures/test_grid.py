@@ -36,7 +36,8 @@ def test_numbers_stand_in_their_cells(made):
 
 def test_words_of_the_figure(made, words):
     found = words(draw(grid(made)))
-    expected = {"MNIST", "prior", "hyperprior", "test accuracy", "mean uncertainty (sd)"}
+    title = "MNIST one data seed: accuracy ± binomial standard error, of so many test rows"
+    expected = {title, "prior", "hyperprior", "test accuracy", "mean uncertainty (sd)"}
     assert expected <= set(found)
 
 
@@ -44,14 +45,14 @@ def test_several_seeds_show_their_standard_error(made, words):
     pairs = ((0, 0.90), (1, 0.94))
     records = [made.record(dataset=made.MNIST | {"seed": s}, accuracy=a) for s, a in pairs]
     found = words(draw(records))
-    assert "0.920 ±0.020" in found
+    assert "0.920 ± 0.020" in found
     assert "MNIST mean ± standard error over 2 data seeds" in found
 
 
 def test_a_small_error_is_more_than_zero(made, words):
     pairs = ((0, 0.9741), (1, 0.9745))
     records = [made.record(dataset=made.MNIST | {"seed": s}, accuracy=a) for s, a in pairs]
-    assert "0.9743 ±0.0002" in words(draw(records))
+    assert "0.97430 ± 0.00020" in words(draw(records))
 
 
 def test_empty_cells_say_why(made):

@@ -19,10 +19,10 @@ def test_weights_are_those_of_the_best_restart(made):
 def test_a_number_left_and_a_curve_right_for_every_connection(made, words):
     figure = plot_network(made.weights_trace(), "a cell")
     left, right = figure.axes
-    numbers = [t.get_text() for t in left.texts if t.get_text()[0] in "+-"]
+    numbers = [t.get_text() for t in left.texts if t.get_text()[0] in "+−0"]
     assert len(numbers) == 6 + 9 + 6 == len(right.patches)
-    assert numbers[:2] == ["+5.0", "-5.0"]
-    assert not [t for t in right.texts if t.get_text()[0] in "+-"]
+    assert numbers[:2] == ["+5.0", "−5.0"]
+    assert not [t for t in right.texts if t.get_text()[0] in "+−"]
     found = words(figure)
     assert {"inputs", "hidden 1", "hidden 2", "outputs", "a number on each connection"} <= set(
         found

@@ -64,10 +64,12 @@ def test_words_of_the_figure(made, words):
     assert {"test accuracy", "excess error over the best possible"} <= set(found)
 
 
-def test_one_seed_has_no_bars_and_says_so(made, words):
+def test_one_seed_has_the_error_of_so_many_test_rows(made, words):
     figure = draw(seeds(made, accuracies=(0.8,)))
-    assert figure.axes[0].containers[0].has_xerr is False
-    assert any("one data seed, so no standard errors" in word for word in words(figure))
+    low, high = figure.axes[0].containers[0].lines[2][0].get_segments()[0][:, 0]
+    assert (high - low) / 2 == pytest.approx((0.8 * 0.2 / 300) ** 0.5)
+    note = "one data seed: accuracy ± binomial standard error"
+    assert any(note in word for word in words(figure))
 
 
 def test_real_data_have_one_panel_and_no_reference(made, words):
