@@ -225,7 +225,6 @@ ROOMS = {
     "prediction": "Fits and draws of any PyMC model",
     "sweep": "Sweeps",
     "results": "Results",
-    "compare": "Tables for papers",
     "figures": "Figures",
     "experiment": "Experiment files",
     "data": "Data sets",

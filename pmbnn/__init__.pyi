@@ -1,8 +1,6 @@
 # The public names: `__init__.py` reads them from here.
 
 from . import testing as testing
-from .compare.metric_table import MetricTable as MetricTable
-from .compare.metric_table import table as table
 from .core.spec import Positive as Positive
 from .data import Circles as Circles
 from .data import DataError as DataError
@@ -78,6 +76,8 @@ from .prediction.settings import Predict as Predict
 from .results.integrity import verify as verify
 from .results.loading import ExperimentResults as ExperimentResults
 from .results.loading import load_results as load_results
+from .results.metric_table import MetricTable as MetricTable
+from .results.metric_table import table as table
 from .results.new_rows import predict_rows as predict_rows
 from .results.prune import prune as prune
 from .sweep.stages import run as run

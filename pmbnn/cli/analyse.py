@@ -313,7 +313,7 @@ def table(
     if form not in FORMATS:
         raise must_be_one_of("--format", FORMATS, form)
     check_parent(out, "--out")
-    from pmbnn.compare.metric_table import table as metric_table
+    from pmbnn.results.metric_table import table as metric_table
 
     made = metric_table(only_records(open_results(folder), only or []), rows, columns, metric)
     text = {"markdown": made.to_markdown, "latex": made.to_latex, "csv": made.to_csv}[form]()

@@ -1,19 +1,17 @@
 """Scores of a cell, and the ranking of combinations of prior and hyperprior by them."""
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import pandas as pd
 
-from pmbnn.compare.intervals import (
+from pmbnn.results.ranking import (
     BEST,
     EQUIVALENT,
-    LEAST_SEEDS,
-    LEVEL,
     NOT_WORSE,
     SIGNIFICANTLY_WORSE,
     UNDECIDED,
-    pairwise_half_widths,
+    half_widths_to_best,
 )
 from pmbnn.results.record import CellRecord
 from pmbnn.results.tables import NATS, OF_TARGET, Combinations, mean_and_error
@@ -201,29 +199,6 @@ def _scores(combinations: Combinations) -> pd.DataFrame:
     known = cells.astype({"score": float}).dropna(subset="score")
     means = known.groupby(["row", "column", "seed"])["score"].mean()
     return means.unstack(["row", "column"])
-
-
-def half_widths_to_best(
-    scores: pd.DataFrame, differences: pd.DataFrame, best: Hashable, overlap: float
-) -> dict[Hashable, float]:
-    """Half-widths of the intervals of differences to the best, by method, where they are known.
-
-    Combinations that failed on some data seeds are compared on the others: each set of data seeds
-    has intervals of its own, and all of them hold at once.
-    """
-    families: dict[tuple, list[tuple[int, int]]] = {}
-    for place, paired in differences.drop(columns=[best]).items():
-        seeds = tuple(paired.dropna().index)
-        if len(seeds) >= LEAST_SEEDS:
-            families.setdefault(seeds, []).append(place)
-    half_widths = {}
-    for seeds, places in families.items():
-        block = scores.loc[list(seeds)].dropna(axis="columns")
-        level = 1 - (1 - LEVEL) / len(families)
-        widths = pairwise_half_widths(block.to_numpy(), overlap, level)[block.columns.get_loc(best)]
-        by_place = dict(zip(block.columns, widths, strict=True))
-        half_widths |= {place: float(by_place[place]) for place in places}
-    return half_widths
 
 
 def _names(combinations: Combinations, place: tuple[int, int]) -> dict[str, object]:

@@ -40,6 +40,7 @@ from pmbnn.results.tables import metrics_table, ood_table, summary_table, table_
 
 if TYPE_CHECKING:
     from pmbnn.prediction.posterior import Posterior
+    from pmbnn.results.metric_table import MetricTable
 
 
 SHOWN_PICTURES = 2
@@ -295,6 +296,19 @@ class ExperimentResults(Summarised):
         if not records:
             raise ValueError(self._not_one(records, settings))
         return replace(self, records=records)
+
+    def table(
+        self, rows: str = "prior", columns: str = "hyperprior", metric: str = "nll"
+    ) -> "MetricTable":
+        """Means of a metric by two settings, for a paper; see `pmbnn.table`.
+
+        Examples
+        --------
+        >>> print(results.table(columns="network.hidden").to_latex())  # doctest: +SKIP
+        """
+        from pmbnn.results.metric_table import table
+
+        return table(self.records, rows, columns, metric)
 
     @cached_property
     def digest(self) -> str:

@@ -5,10 +5,11 @@ import io
 import numpy as np
 import pandas as pd
 import pytest
-from makers import FIXED, HALF_NORMAL, MOONS, NO_SCALE, changed, record
+from makers import FIXED, HALF_NORMAL, MOONS, NO_SCALE, changed, record, store
 
-from pmbnn.compare.metric_table import table
 from pmbnn.core.errors import ConfigError
+from pmbnn.results.loading import load_results
+from pmbnn.results.metric_table import table
 
 CIRCLES = MOONS | {"kind": "circles"}
 
@@ -42,6 +43,15 @@ def test_markdown():
         "Mean ± standard error over 5 data seeds; bold: best; \\*: not significantly worse (95 % "
         "intervals of all paired differences, which hold at once).\n"
     )
+
+
+def test_results_make_their_own_table(tmp_path):
+    made = records(seeds=2)
+    results = load_results(store(tmp_path / "out", [(one, None) for one in made]).folder)
+    assert (
+        results.table().to_markdown() == table(made).to_markdown() == table(results).to_markdown()
+    )
+    assert results.select(prior="flat").table(metric="accuracy").entries["row"].tolist() == ["flat"]
 
 
 def test_latex():

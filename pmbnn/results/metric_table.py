@@ -7,23 +7,13 @@ table is marked, and those that are not significantly worse (`half_widths_to_bes
 import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from pmbnn.compare.intervals import (
-    BEST,
-    LEAST_SEEDS,
-    LEVEL,
-    NOT_WORSE,
-    SIGNIFICANTLY_WORSE,
-    UNDECIDED,
-)
-from pmbnn.compare.scores import half_widths_to_best
 from pmbnn.core.errors import must_be_one_of
 from pmbnn.core.numbers import MINUS, number_text
 from pmbnn.experiment.cells import SOURCES, number_label
-from pmbnn.results.loading import ExperimentResults
 from pmbnn.results.names import (
     ENGINE,
     group_by_settings,
@@ -32,6 +22,15 @@ from pmbnn.results.names import (
     setting_words,
     settings_row,
     valid_cells,
+)
+from pmbnn.results.ranking import (
+    BEST,
+    LEAST_SEEDS,
+    LEVEL,
+    NOT_WORSE,
+    SIGNIFICANTLY_WORSE,
+    UNDECIDED,
+    half_widths_to_best,
 )
 from pmbnn.results.record import CellRecord, count
 from pmbnn.results.tables import (
@@ -44,6 +43,9 @@ from pmbnn.results.tables import (
     repeated_words,
     with_unit,
 )
+
+if TYPE_CHECKING:
+    from pmbnn.results.loading import ExperimentResults
 
 MORE_IS_BETTER = (
     *("accuracy", "balanced_accuracy", "elbo", "elpd_loo", "log_evidence", "log_likelihood"),
@@ -164,7 +166,7 @@ class MetricTable:
 
 
 def table(
-    results: ExperimentResults | Sequence[CellRecord],
+    results: "ExperimentResults | Sequence[CellRecord]",
     rows: str = "prior",
     columns: str = "hyperprior",
     metric: str = "nll",
@@ -194,7 +196,7 @@ def table(
     --------
     >>> print(pb.table(results, "prior", "network.hidden").to_latex())  # doctest: +SKIP
     """
-    records = results.records if isinstance(results, ExperimentResults) else results
+    records = getattr(results, "records", results)
     records = valid_cells(records)
     settings = {r.name: {"sweep": r.sweep} | settings_row(r.cell.without_seeds) for r in records}
     known = {"sweep", *SOURCES}.union(*settings.values()).difference(SEEDS)
