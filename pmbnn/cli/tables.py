@@ -17,6 +17,7 @@ from pmbnn.compare.diff import Diff
 from pmbnn.compare.intervals import BEST, NOT_WORSE
 from pmbnn.compare.scores import RANKED_WORDS, rank_combinations, ranking_score
 from pmbnn.core.numbers import difference_text, interval_text, number_text
+from pmbnn.report.glossary import verdict_words
 from pmbnn.results.derived import stale_line
 from pmbnn.results.names import (
     OF_POSTERIOR,
@@ -428,7 +429,7 @@ def contrasts_table(name: str, contrasts: pd.DataFrame) -> Table:
     rows = (
         [row["data"], row["contrast"], row["seeds"]]
         + [_interval(row, quantity) for quantity in numbers]
-        + [row[name] for name in verdicts]
+        + [verdict_words(row[name]) for name in verdicts]
         for row in contrasts.to_dict("records")
     )
     headings = ["data", "contrast", "seeds", *numbers.values(), *verdicts.values()]
@@ -552,7 +553,7 @@ def _paired_table(title: str, paired: pd.DataFrame) -> Table:
                 interval_text(row["low"], row["high"]),
                 number_text(row["p_value"], digits=2),
                 f"{row['ahead']}/{row['level']}/{row['behind']}",
-                row["verdict"],
+                verdict_words(row["verdict"]),
             ]
         )
     title = f"{title}: {CHOSEN} less other methods, below zero it is better"
