@@ -224,6 +224,8 @@ def test_export_has_the_present_cells_and_no_rubbish(folder, tmp_path):
         (folder / name).write_text("text")
     (folder / "plugins").mkdir()
     (folder / "plugins" / "mine.py").write_text("text")
+    (folder / "data").mkdir()
+    (folder / "data" / "rows.npz").write_bytes(b"the user's own rows, which were not asked for")
     done = call("export", folder, "--to", tmp_path / "toy.zip")
     assert done.exit_code == 0, done.output
     assert done.output.startswith(f"{tmp_path / 'toy.zip'}: 6 cells, 9 files, ")

@@ -213,6 +213,13 @@ def distance_to_curves(spec, x, y):
     return np.abs(np.hypot(*x.T) - 1.0)
 
 
+def test_rows_of_the_inner_circle_have_its_radius():
+    dataset = Circles(noise=1e-6, factor=0.3).load()
+    x = dataset.standardisation.undo(dataset.x_train)
+    radius = np.where(dataset.y_train == 0, 1.0, 0.3)
+    np.testing.assert_allclose(np.hypot(*x.T), radius, atol=1e-4)
+
+
 @pytest.mark.parametrize("spec", [Moons(noise=1e-6), Circles(noise=1e-6, factor=0.3)], ids=str)
 def test_geometry_is_scikit_learns(spec):
     size = 40_000

@@ -34,6 +34,7 @@ def test_units(name, unit):
 
 def test_headings():
     assert with_unit("NLL", "nll") == "NLL (nats)"
+    assert with_unit("ELBO", "elbo") == "ELBO (nats)"
     assert with_unit("ELBO", "elbo", standardised=True) == "ELBO (nats, standardised targets)"
     assert with_unit("NLL", "nll", standardised=True) == "NLL (nats)"
     assert with_unit("accuracy", "accuracy") == "accuracy"

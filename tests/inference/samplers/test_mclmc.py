@@ -1,17 +1,23 @@
 """Draws by microcanonical Langevin Monte Carlo against distributions that are known."""
 
+from types import SimpleNamespace
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
 from arviz_stats.base import array_stats
+from blackjax.mcmc.integrators import IntegratorState
 from posteriors import MCLMC, errors_of, regression, regression_moments, two_modes, walled
 from posteriors import drawn as drawn_by
 from posteriors import sampler_of as sampler_of_engine
 
-from pmbnn.inference.samplers.mclmc import State, with_common_steps
+from pmbnn.inference.samplers import mclmc
+from pmbnn.inference.samplers.mclmc import State, build_kernel, with_common_steps
 from pmbnn.inference.samplers.run import sample_posterior
+from pmbnn.inference.samplers.settings import Mclmc
 
 
 def sampler_of(model, chains=8, draws=200, **settings):
@@ -87,6 +93,18 @@ def test_chains_move_as_the_median_one_was_tuned_to():
     found = with_common_steps(state)
     np.testing.assert_allclose(found.step_size, 0.25, rtol=1e-6)
     np.testing.assert_allclose(found.length, 2.5, rtol=1e-6)
+
+
+def test_the_energy_error_is_a_mean_over_steps_and_dimensions(monkeypatch):
+    """Of steps that all change the energy by 6 in 3 dimensions: 36 / 3, however many they are."""
+    walk = IntegratorState(jnp.zeros(3), jnp.ones(3), jnp.zeros(()), jnp.zeros(3))
+    info = SimpleNamespace(energy_change=jnp.asarray(6.0), nonans=jnp.asarray(True))
+    monkeypatch.setattr(mclmc, "STEP", lambda **_: (walk, info))
+    state = State(walk, jnp.ones(()), jnp.ones(()), None, jnp.zeros((), jnp.int32))
+    with jax.disable_jit():
+        for thin in (1, 5):
+            _, draw = build_kernel(Mclmc(thin=thin))(jax.random.key(0), state, None)
+            assert draw.energy_error == pytest.approx(12)
 
 
 @pytest.mark.slow
