@@ -246,7 +246,7 @@ MISTAKES = [
     (
         "name: a\nsweep: []",
         "The experiment file has no key `sweep`; did you mean `sweeps`? "
-        "Choices: contrasts, data_folder, margin, name, plugins, published, sweeps.",
+        "Choices: contrasts, data_folder, margin, name, overrides, plugins, published, sweeps.",
     ),
     (
         "name: a/b\nsweeps: []",

@@ -253,7 +253,7 @@ def test_a_table_has_mean_and_error_by_prior_and_hyperprior():
     lines = [[cell.strip() for cell in re.split("[┃│]", line)] for line in text.splitlines()]
     assert "Test accuracy, toy: moons, noise 0.4" in text
     assert ["", "prior", "fixed (tuned)", "half_normal", "no scale", ""] in lines
-    assert ["", "normal", "0.8500 ± 0.0500", "0.7500", "", ""] in lines
+    assert ["", "normal", "0.85 ± 0.05", "0.7500", "", ""] in lines
     assert ["", "flat", "", "", "0.7000", ""] in lines
 
 
