@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pmbnn.core.display import Summarised
 from pmbnn.core.spec import Specification
 from pmbnn.data.base import (
     DataError,
@@ -41,8 +42,8 @@ Categories = tuple[tuple[str, str], ...]
 """Column and category of each one-hot input of a table, also of those that were left out."""
 
 
-@dataclass(frozen=True, eq=False)
-class Encoder:
+@dataclass(frozen=True, eq=False, repr=False)
+class Encoder(Summarised):
     """How columns of a table become inputs of a network.
 
     Attributes
