@@ -128,7 +128,7 @@ def test_what_is_printed(whole_run, images):
 
 def test_images_that_cannot_be_read_are_named(whole_run, images):
     done, _ = whole_run
-    assert done.stderr.splitlines() == [
+    assert [line for line in done.stderr.splitlines() if not line.startswith("warning: ")] == [
         f"error: {images / 'bad.png'} is no image, or of a format that is not known.",
         f"error: {images / 'gone.png'} cannot be read: No such file or directory.",
     ]
@@ -227,7 +227,7 @@ def test_no_image_can_be_read(images):
 
 
 def test_a_folder_that_is_no_cell(cell, images):
-    done = run(cell.parent.parent, digit_files(images)[0])
+    done = run(cell.parent, digit_files(images)[0])
     assert done.exit_code == 2
     assert done.stderr.startswith("error: `")
     assert "results/<experiment>/cells/<name>; it holds" in done.stderr
@@ -253,7 +253,7 @@ def test_a_figure_in_no_folder(cell, images, tmp_path):
 def test_a_figure_that_cannot_be_written(cell, images, tmp_path):
     done = run(cell, digit_files(images)[0], "--figure", tmp_path)
     assert done.exit_code == 2
-    assert done.stderr == f"error: `{tmp_path}` cannot be written: Is a directory.\n"
+    assert done.stderr.splitlines()[-1] == f"error: `{tmp_path}` cannot be written: Is a directory."
 
 
 def test_predictions_that_are_not_finite(cell, images, monkeypatch):

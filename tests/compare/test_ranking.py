@@ -129,7 +129,7 @@ def test_of_methods_that_do_not_differ_some_is_called_worse_in_one_ranking_of_tw
 
     What is wrong does not depend on the true means: intervals move with them.
     """
-    monkeypatch.setattr("pmbnn.compare.intervals.BOOTSTRAP", 500)
+    monkeypatch.setattr("pmbnn.results.ranking.BOOTSTRAP", 500)
     rng, number = np.random.default_rng([seeds, methods]), 300
     is_large = np.arange(methods) < (large if large >= 1 else large * methods)
     weight, wrong = np.where(is_large, correlation, 0), 0
