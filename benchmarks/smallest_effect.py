@@ -30,8 +30,9 @@ import pandas as pd
 from scipy import stats
 
 from pmbnn.compare import intervals
-from pmbnn.compare.intervals import LEVEL, joint_intervals, pairwise_half_widths
+from pmbnn.compare.intervals import joint_intervals
 from pmbnn.experiment.cells import MARGIN
+from pmbnn.results.ranking import LEVEL, pairwise_half_widths
 
 SEEDS = (3, 5, 8, 10, 15, 20)
 BOOTSTRAP = 2_000

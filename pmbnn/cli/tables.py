@@ -14,7 +14,6 @@ from pmbnn.compare.baselines import CHOSEN, against_words, metric_columns, tally
 from pmbnn.compare.claims import ALL, CLAIMS, HYPERPRIORS, KEYS, unit_of_measure
 from pmbnn.compare.contrasts import COLUMN
 from pmbnn.compare.diff import Diff
-from pmbnn.compare.intervals import BEST, NOT_WORSE
 from pmbnn.compare.scores import RANKED_WORDS, rank_combinations, ranking_score
 from pmbnn.core.numbers import difference_text, interval_text, number_text
 from pmbnn.report.glossary import verdict_words
@@ -36,6 +35,7 @@ from pmbnn.results.names import (
     variants,
 )
 from pmbnn.results.present import counted, superseded_line
+from pmbnn.results.ranking import BEST, NOT_WORSE
 from pmbnn.results.record import (
     AT_GRID_END,
     NOT_CONVERGED,

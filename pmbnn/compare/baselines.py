@@ -16,14 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from pmbnn.compare.intervals import (
-    BETTER,
-    EQUIVALENT,
-    UNDECIDED,
-    WORSE,
-    interval_verdict,
-    t_interval,
-)
+from pmbnn.compare.intervals import interval_verdict, t_interval
 from pmbnn.compare.published_splits import PublishedMethod
 from pmbnn.data import DataError
 from pmbnn.data.arrays import Dataset
@@ -42,6 +35,7 @@ from pmbnn.results.names import (
     grouped,
     valid_cells,
 )
+from pmbnn.results.ranking import BETTER, EQUIVALENT, UNDECIDED, WORSE
 from pmbnn.results.record import AT_GRID_END, CellRecord, choices_at_end, has_converged
 from pmbnn.results.specifications import stored_specifications
 from pmbnn.results.store import Results, ResultsError

@@ -22,14 +22,7 @@ import numpy as np
 import pandas as pd
 
 from pmbnn.compare.evidence import EVIDENCE_FILE, REGRET_FILE, evidence_table, regret_table
-from pmbnn.compare.intervals import (
-    BETTER,
-    EQUIVALENT,
-    UNDECIDED,
-    WORSE,
-    interval_verdict,
-    joint_intervals,
-)
+from pmbnn.compare.intervals import interval_verdict, joint_intervals
 from pmbnn.compare.scores import NLL_METRICS
 from pmbnn.core.spec import Tune
 from pmbnn.experiment.cells import Cell, Contrast, Contrasts
@@ -44,6 +37,7 @@ from pmbnn.results.names import (
     title,
     valid_cells,
 )
+from pmbnn.results.ranking import BETTER, EQUIVALENT, UNDECIDED, WORSE
 from pmbnn.results.record import (
     AT_GRID_END,
     CellRecord,

@@ -28,16 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from pmbnn.results.ranking import BEST as BEST
-from pmbnn.results.ranking import BETTER as BETTER
-from pmbnn.results.ranking import EQUIVALENT as EQUIVALENT
-from pmbnn.results.ranking import LEAST_SEEDS as LEAST_SEEDS
-from pmbnn.results.ranking import LEVEL as LEVEL
-from pmbnn.results.ranking import NOT_WORSE as NOT_WORSE
-from pmbnn.results.ranking import SIGNIFICANTLY_WORSE as SIGNIFICANTLY_WORSE
-from pmbnn.results.ranking import UNDECIDED as UNDECIDED
-from pmbnn.results.ranking import WORSE as WORSE
-from pmbnn.results.ranking import pairwise_half_widths as pairwise_half_widths
+from pmbnn.results.ranking import BETTER, EQUIVALENT, LEAST_SEEDS, LEVEL, UNDECIDED, WORSE
 from pmbnn.results.tables import mean_and_error
 
 # Paired differences
@@ -165,7 +156,8 @@ def joint_intervals(
     grouped = pd.concat(quantities, names=["name"]).groupby(
         level=["name", "contrast", "data"], sort=False
     )
-    table = grouped.agg(["mean", "std", "size"]).query("size >= @LEAST_SEEDS")
+    table = grouped.agg(["mean", "std", "size"])
+    table = table[table["size"] >= LEAST_SEEDS]
     # What does not vary beyond rounding has no standard deviation to estimate.
     varying = table[table["std"] > 1e-12 * table["mean"].abs()]
     half_widths = pd.Series(0.0, table.index)

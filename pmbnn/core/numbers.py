@@ -5,6 +5,7 @@ significant digits where the first is 1 or 2, and one otherwise: 0.231 ± 0.014,
 """
 
 import math
+from numbers import Real
 
 MINUS = "−"
 
@@ -41,7 +42,7 @@ def number_text(
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if not isinstance(value, int | float):
+    if not isinstance(value, Real):
         return str(value)
     if not math.isfinite(value):
         return ""

@@ -10,14 +10,6 @@ from pmbnn.compare.claims import FILE as CLAIMS_FILE
 from pmbnn.compare.claims import against_words, read_claims
 from pmbnn.compare.contrasts import COLUMN, read_contrasts_table, sentence
 from pmbnn.compare.contrasts import FILE as CONTRASTS_FILE
-from pmbnn.compare.intervals import (
-    BEST,
-    EQUIVALENT,
-    LEAST_SEEDS,
-    LEVEL,
-    SIGNIFICANTLY_WORSE,
-    UNDECIDED,
-)
 from pmbnn.compare.scores import RANKED_WORDS, rank_combinations, ranking_score
 from pmbnn.core.numbers import difference_text, interval_text, number_text
 from pmbnn.report.details import Grid
@@ -32,6 +24,14 @@ from pmbnn.report.tables import (
 )
 from pmbnn.results.loading import ExperimentResults
 from pmbnn.results.names import dataset_title, method_name
+from pmbnn.results.ranking import (
+    BEST,
+    EQUIVALENT,
+    LEAST_SEEDS,
+    LEVEL,
+    SIGNIFICANTLY_WORSE,
+    UNDECIDED,
+)
 from pmbnn.results.record import CellRecord, Counts, count
 from pmbnn.results.tables import CORRECTED, WHERE_CORRECTED, Combinations, overlap_of
 

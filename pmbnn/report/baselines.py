@@ -17,13 +17,13 @@ from pmbnn.compare.baselines import (
     read_baselines,
     tally,
 )
-from pmbnn.compare.intervals import BETTER, EQUIVALENT, UNDECIDED, WORSE
 from pmbnn.core.numbers import difference_text, number_text
 from pmbnn.experiment.published import FILE as PUBLISHED
 from pmbnn.experiment.published import read_published
 from pmbnn.report.tables import Entry, PlainTable, verdict_entry
 from pmbnn.results.derived import COMMANDS, stale_line
 from pmbnn.results.loading import ExperimentResults
+from pmbnn.results.ranking import BETTER, EQUIVALENT, UNDECIDED, WORSE
 from pmbnn.results.store import ResultsError
 from pmbnn.results.tables import with_unit
 

@@ -10,15 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-from pmbnn.compare.intervals import (
-    BEST,
-    BETTER,
-    EQUIVALENT,
-    NOT_WORSE,
-    SIGNIFICANTLY_WORSE,
-    UNDECIDED,
-    WORSE,
-)
 from pmbnn.compare.scores import NO_SCORE, SCORES, Column, scores_of
 from pmbnn.core.numbers import number_text
 from pmbnn.core.stages import stage
@@ -33,6 +24,15 @@ from pmbnn.results.names import (
     network_title,
     scale_title,
     title,
+)
+from pmbnn.results.ranking import (
+    BEST,
+    BETTER,
+    EQUIVALENT,
+    NOT_WORSE,
+    SIGNIFICANTLY_WORSE,
+    UNDECIDED,
+    WORSE,
 )
 from pmbnn.results.reading import (
     WEIGHT,

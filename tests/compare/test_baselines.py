@@ -13,11 +13,11 @@ from pmbnn.cli import app
 from pmbnn.cli.tables import tally_table
 from pmbnn.compare import baselines
 from pmbnn.compare.baselines import BASELINES, BY_ELBO, CHOSEN, make_baselines, tally
-from pmbnn.compare.intervals import BETTER, EQUIVALENT, UNDECIDED, WORSE
 from pmbnn.compare.published_splits import read_splits, stored_splits
 from pmbnn.data import DataError
 from pmbnn.data.arrays import Dataset
 from pmbnn.data.splits import RandomSplit
+from pmbnn.results.ranking import BETTER, EQUIVALENT, UNDECIDED, WORSE
 from pmbnn.results.store import Results, ResultsError
 
 

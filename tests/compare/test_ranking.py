@@ -5,17 +5,17 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from pmbnn.compare.intervals import (
+from pmbnn.compare.intervals import t_interval
+from pmbnn.compare.scores import HELD_OUT, NO_SCORE, SCORES, rank_combinations, ranking_score
+from pmbnn.prediction.predictor import PREDICTIVES
+from pmbnn.results.ranking import (
     BEST,
     LEVEL,
     NOT_WORSE,
     SIGNIFICANTLY_WORSE,
     UNDECIDED,
     pairwise_half_widths,
-    t_interval,
 )
-from pmbnn.compare.scores import HELD_OUT, NO_SCORE, SCORES, rank_combinations, ranking_score
-from pmbnn.prediction.predictor import PREDICTIVES
 from pmbnn.results.tables import combine
 
 SEEDS = range(5)

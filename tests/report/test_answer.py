@@ -5,18 +5,12 @@ import math
 import pandas as pd
 import pytest
 
-from pmbnn.compare.intervals import (
-    BEST,
-    EQUIVALENT,
-    NOT_WORSE,
-    SIGNIFICANTLY_WORSE,
-    UNDECIDED,
-)
 from pmbnn.compare.scores import COLUMNS, NO_SCORE
 from pmbnn.report.answer import NOT_RANKED, answer_sentence, answers_of
 from pmbnn.report.details import grids
 from pmbnn.report.forest import Difference, axis_of
 from pmbnn.report.tables import CellView, Parts
+from pmbnn.results.ranking import BEST, EQUIVALENT, NOT_WORSE, SIGNIFICANTLY_WORSE, UNDECIDED
 from pmbnn.results.record import Counts
 
 EXCESS = "excess NLL at fresh points"
