@@ -5,14 +5,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from pmbnn.results.ranking import (
-    BEST,
-    EQUIVALENT,
-    NOT_WORSE,
-    SIGNIFICANTLY_WORSE,
-    UNDECIDED,
-    half_widths_to_best,
-)
+from pmbnn.results.ranking import BEST, DIFFERENCE_COLUMNS, differences_to_best
 from pmbnn.results.record import CellRecord
 from pmbnn.results.tables import NATS, OF_TARGET, Combinations, mean_and_error
 
@@ -132,59 +125,34 @@ def ranking_score(records: Iterable[CellRecord]) -> str | None:
 
 
 # Which combinations of prior and hyperprior are best on a data set, and how certain that is
-#
-# A combination is significantly worse than the best if the whole interval of its paired difference
-# is above zero. The intervals of all pairs of combinations hold at once with probability 95 %
-# (`pairwise_half_widths`): however many there are, and although the best is chosen on the same
-# data,
-# a ranking calls some combination worse that is not with probability 5 % or less. That an interval
-# holds zero does not show that the two are equal.
-
 
 NO_SCORE = "no score"
 """Verdict on a combination that failed, or for which nothing was held out."""
 
-COLUMNS = (
-    "prior", "hyperprior", "row", "column", "mean", "se", "seeds",
-    "difference", "difference_se", "low", "high", "shared", "verdict",
-)  # fmt: skip
-"""Of every combination: its score with its standard error over data seeds; its mean paired
-difference to the best with standard error, both ends of the interval and the number of
-data seeds that the two share; the verdict."""
+COLUMNS = ("prior", "hyperprior", "row", "column", "mean", "se", "seeds", *DIFFERENCE_COLUMNS)
+"""Of every combination: its score with its standard error over data seeds, and its difference to
+the best."""
 
 
 def rank_combinations(combinations: Combinations, margin: float | None = None) -> pd.DataFrame:
     """Every combination that was run, the best first; see `COLUMNS`.
 
-    The best has the lowest mean score among those with a score on the most data seeds: failing on
-    some is no advantage. Several fits of one data seed count as one, by their mean. Where a margin
-    of practical equivalence is given, a combination whose whole interval lies within it is
-    equivalent to the best.
+    Lower scores are better. The best, intervals and verdicts are those of `differences_to_best`.
+    Several fits of one data seed count as one, by their mean.
+
+    Parameters
+    ----------
+    margin
+        Of practical equivalence; see there.
     """
     scores, overlap = _scores(combinations), combinations.overlap
-    number = scores.count()
-    best = scores.loc[:, number == number.max()].mean().idxmin() if scores.size else None
-    differences = scores.sub(scores[best], axis=0) if scores.size else scores
-    half_widths = half_widths_to_best(scores, differences, best, overlap) if scores.size else {}
+    compared = differences_to_best(scores, overlap, margin).to_dict("index")
     rows = []
     for place in combinations.records:
         values = list(scores[place].dropna()) if place in scores else []
-        row = _names(combinations, place) | {"verdict": BEST if place == best else NO_SCORE}
-        row |= {"seeds": len(values)}
-        row["mean"], row["se"] = mean_and_error(values, overlap)
-        if values and place != best:
-            paired = differences[place].dropna()
-            mean, error = mean_and_error(list(paired), overlap)
-            low, high = (mean + sign * half_widths.get(place, float("nan")) for sign in (-1, 1))
-            row |= {"difference": mean, "difference_se": error, "low": low, "high": high}
-            row |= {"shared": len(paired), "verdict": NOT_WORSE}
-            if pd.isna(low):
-                row["verdict"] = UNDECIDED
-            elif margin is not None and -margin < low and high < margin:
-                row["verdict"] = EQUIVALENT
-            elif low > 0:
-                row["verdict"] = SIGNIFICANTLY_WORSE
-        rows.append(row)
+        mean, error = mean_and_error(values, overlap)
+        row = {"mean": mean, "se": error, "seeds": len(values), "verdict": NO_SCORE}
+        rows.append(_names(combinations, place) | row | compared.get(place, {}))
     table = pd.DataFrame(rows, columns=COLUMNS).sort_values("mean", kind="stable")
     return table.sort_values(
         "verdict", key=lambda verdict: verdict != BEST, kind="stable", ignore_index=True

@@ -1,7 +1,7 @@
 """A metric as a table for a paper: its rows and columns are settings, the best is in bold.
 
 Entries are means ± standard errors over data seeds. On each data set the best combination of a
-table is marked, and those that are not significantly worse (`half_widths_to_best`).
+table is marked, and those that are not significantly worse (`differences_to_best`).
 """
 
 import math
@@ -28,16 +28,14 @@ from pmbnn.results.ranking import (
     LEAST_SEEDS,
     LEVEL,
     NOT_WORSE,
-    SIGNIFICANTLY_WORSE,
     UNDECIDED,
-    half_widths_to_best,
+    differences_to_best,
 )
 from pmbnn.results.record import CellRecord, count
 from pmbnn.results.tables import (
     SCORE_WORDS,
     by_seed,
     error_note,
-    mean_and_error,
     mean_over_seeds,
     overlap_of,
     repeated_words,
@@ -290,36 +288,15 @@ def _ranks(
         usable = {i: [r for r in places[place] if r.results] for i, place in enumerate(same)}
         scores = pd.DataFrame({i: by_seed(usable[i], metric) for i in usable}, dtype=float)
         overlap = overlap_of(record for cells in usable.values() for record in cells)
-        compared = _compared(scores, metric, overlap)
+        compared: dict[Hashable, dict[str, Any]] = {}
+        if metric in (*MORE_IS_BETTER, *LESS_IS_BETTER):
+            is_less = metric in LESS_IS_BETTER
+            compared = differences_to_best(scores, overlap, less_is_better=is_less).to_dict("index")
         for i, place in enumerate(same):
             mean, error = mean_over_seeds(usable[i], metric)
             ranks[place] = {"mean": mean, "se": error, "seeds": int(scores[i].count())}
             ranks[place] |= compared.get(i, {})
     return ranks
-
-
-def _compared(scores: pd.DataFrame, metric: str, overlap: float) -> dict[int, dict[str, Any]]:
-    """Differences to the best and verdicts, by column of scores; none of an unknown metric.
-
-    The best is one of those with a score on the most data seeds: failing on some is no advantage.
-    """
-    sign = -1.0 if metric in MORE_IS_BETTER else 1.0
-    number = scores.count()
-    if metric not in (*MORE_IS_BETTER, *LESS_IS_BETTER) or not number.any():
-        return {}
-    best = (sign * scores.loc[:, number == number.max()].mean()).idxmin()
-    differences = scores.sub(scores[best], axis=0)
-    half_widths = half_widths_to_best(scores, differences, best, overlap)
-    compared: dict[int, dict[str, Any]] = {best: {"verdict": BEST}}
-    for i in scores.columns[(number > 0) & (scores.columns != best)]:
-        mean, _ = mean_and_error(list(differences[i].dropna()), overlap)
-        half_width = half_widths.get(i, math.nan)
-        low, high = mean - half_width, mean + half_width
-        is_worse = low > 0 if sign > 0 else high < 0
-        verdict = SIGNIFICANTLY_WORSE if is_worse else NOT_WORSE
-        compared[i] = {"difference": mean, "low": low, "high": high}
-        compared[i] |= {"verdict": UNDECIDED if math.isnan(half_width) else verdict}
-    return compared
 
 
 def _note(records: Sequence[CellRecord], entries: pd.DataFrame, metric: str) -> str:

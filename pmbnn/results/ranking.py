@@ -5,10 +5,13 @@ above zero. The intervals of all pairs hold at once with probability 95 %: howev
 there are, and although the best is chosen on the same data.
 """
 
+import math
 from collections.abc import Hashable
 
 import numpy as np
 import pandas as pd
+
+from pmbnn.results.tables import mean_and_error
 
 LEVEL = 0.95
 """Probability that an interval holds, or that all intervals of a family hold together."""
@@ -19,6 +22,10 @@ SIGNIFICANTLY_WORSE = "significantly worse"
 
 BETTER, WORSE, EQUIVALENT, UNDECIDED = "better", "worse", "equivalent", "undecided"
 """Verdicts on the difference between two named methods; a ranking has the last two as well."""
+
+DIFFERENCE_COLUMNS = ("difference", "difference_se", "low", "high", "shared", "verdict")
+"""Of a method: its mean paired difference to the best with standard error, both ends of the
+interval, the number of data seeds that the two share, and the verdict."""
 
 LEAST_SEEDS = 3
 """Data seeds that simultaneous intervals need: of two, an assumption would decide their length."""
@@ -100,7 +107,68 @@ def _pairwise(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.abs(mean.swapaxes(-1, -2) - mean), errors
 
 
-def half_widths_to_best(
+def differences_to_best(
+    scores: pd.DataFrame,
+    overlap: float = 0.0,
+    margin: float | None = None,
+    less_is_better: bool = True,
+) -> pd.DataFrame:
+    """Paired differences of methods to the best, with simultaneous intervals and verdicts.
+
+    The best has the best mean score among those with a score on the most data seeds: failing on
+    some is no advantage.
+
+    Parameters
+    ----------
+    scores
+        A row for each data seed and a column for each method; missing where it has none.
+    overlap
+        As `mean_and_error` takes it.
+    margin
+        Of practical equivalence. A method whose whole interval lies within it is equivalent to the
+        best.
+    less_is_better
+        Whether a lower score is better.
+
+    Returns
+    -------
+    pd.DataFrame
+        A row for each method with a score; see `DIFFERENCE_COLUMNS`. That of the best has a verdict
+        alone.
+    """
+    number = scores.count()
+    scores, number = scores.loc[:, number > 0], number[number > 0]
+    if number.empty:
+        return pd.DataFrame(columns=DIFFERENCE_COLUMNS)
+    means = scores.loc[:, number == number.max()].mean()
+    best = means.idxmin() if less_is_better else means.idxmax()
+    differences = scores.sub(scores[best], axis=0)
+    half_widths = _half_widths_to_best(scores, differences, best, overlap)
+    rows = []
+    for method, difference in differences.items():
+        if method == best:
+            rows.append({"verdict": BEST})
+            continue
+        paired = list(difference.dropna())
+        mean, error = mean_and_error(paired, overlap)
+        half_width = half_widths.get(method, math.nan)
+        low, high = mean - half_width, mean + half_width
+        verdict = _verdict(*((low, high) if less_is_better else (-high, -low)), margin)
+        values = (mean, error, low, high, len(paired), verdict)
+        rows.append(dict(zip(DIFFERENCE_COLUMNS, values, strict=True)))
+    return pd.DataFrame(rows, scores.columns, DIFFERENCE_COLUMNS)
+
+
+def _verdict(low: float, high: float, margin: float | None) -> str:
+    """Verdict on a method by the interval of its difference to the best, above zero if worse."""
+    if math.isnan(low):
+        return UNDECIDED
+    if margin is not None and -margin < low and high < margin:
+        return EQUIVALENT
+    return SIGNIFICANTLY_WORSE if low > 0 else NOT_WORSE
+
+
+def _half_widths_to_best(
     scores: pd.DataFrame, differences: pd.DataFrame, best: Hashable, overlap: float
 ) -> dict[Hashable, float]:
     """Half-widths of the intervals of differences to the best, by method, where they are known.

@@ -10,10 +10,12 @@ from pmbnn.compare.scores import HELD_OUT, NO_SCORE, SCORES, rank_combinations, 
 from pmbnn.prediction.predictor import PREDICTIVES
 from pmbnn.results.ranking import (
     BEST,
+    EQUIVALENT,
     LEVEL,
     NOT_WORSE,
     SIGNIFICANTLY_WORSE,
     UNDECIDED,
+    differences_to_best,
     pairwise_half_widths,
 )
 from pmbnn.results.tables import combine
@@ -295,3 +297,16 @@ def test_every_type_of_predictions_has_its_scores():
     assert set(SCORES) == set(PREDICTIVES)
     for scores in SCORES.values():
         assert scores.main[0] in scores.columns and scores.ranked_by
+
+
+def test_of_a_score_where_more_is_better_the_highest_is_best():
+    """Less of a score is as good as more of its negative; the margin counts from zero."""
+    rng = np.random.default_rng(0)
+    means = pd.Series({"a": 0.0, "b": 0.02, "c": 1.0})
+    scores = 0.01 * pd.DataFrame(rng.normal(size=(5, 3)), columns=means.index) + means
+    less = differences_to_best(scores, margin=0.2)
+    more = differences_to_best(-scores, margin=0.2, less_is_better=False)
+    assert list(less["verdict"]) == [BEST, EQUIVALENT, SIGNIFICANTLY_WORSE]
+    assert list(more["verdict"]) == list(less["verdict"])
+    np.testing.assert_allclose(more["low"][1:], -less["high"][1:])
+    assert list(less["shared"][1:]) == [5, 5]
