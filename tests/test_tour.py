@@ -41,13 +41,11 @@ def run(command, folder):
 @pytest.fixture(scope="module")
 def shown(folder):
     """What each command of the page prints."""
-    [console] = blocks("console")
-    bins = Path(sys.executable).parent
+    [commands] = blocks("bash")
     found = {}
-    for line in console.splitlines():
-        name, *words = shlex.split(line.removeprefix("$ "))
-        program = sys.executable if name == "python" else str(bins / name)
-        found[line.removeprefix("$ ")] = run([program, *words], folder)
+    for line in commands.splitlines():
+        name, *words = shlex.split(line)
+        found[line] = run([str(Path(sys.executable).parent / name), *words], folder)
     return found
 
 
