@@ -24,6 +24,7 @@ import pandas as pd
 from pmbnn.compare.evidence import EVIDENCE_FILE, REGRET_FILE, evidence_table, regret_table
 from pmbnn.compare.intervals import interval_verdict, joint_intervals
 from pmbnn.compare.scores import NLL_METRICS
+from pmbnn.core.numbers import difference_text
 from pmbnn.core.spec import Tune
 from pmbnn.experiment.cells import Cell, Contrast, Contrasts
 from pmbnn.experiment.contrasts import AmbiguousError, pairs, stored_contrasts
@@ -56,7 +57,7 @@ under ADVI, and the second less the first."""
 TOLERATED = 0.1
 """Monte-Carlo error of a delta that goes unmentioned, in margins."""
 
-POSTERIOR_WORDS = {
+DIFFERENCE_SENTENCES = {
     BETTER: "the first is better under {}",
     WORSE: "the first is worse under {}",
     EQUIVALENT: "the two are equivalent under {}",
@@ -64,7 +65,7 @@ POSTERIOR_WORDS = {
 }
 """Verdict on a difference in words, under the posterior or under ADVI."""
 
-ADVI_WORDS = {
+ADVI_SENTENCES = {
     "faithful": "ADVI says the same",
     "reverses": "ADVI says the reverse",
     "distorts": "ADVI distorts it",
@@ -324,20 +325,21 @@ def sentence(row: Mapping[str, Any]) -> str:
     """
     if math.isnan(row["reference"]):
         verdict = interval_verdict(row["advi_low"], row["advi_high"], row["margin"])
-        text = POSTERIOR_WORDS[verdict].format("ADVI") + _interval_text(row, "advi")
+        text = DIFFERENCE_SENTENCES[verdict].format("ADVI") + _interval_phrase(row, "advi")
     else:
-        text = POSTERIOR_WORDS[row["posterior_verdict"]].format("the posterior")
-        text += _interval_text(row, "reference")
+        text = DIFFERENCE_SENTENCES[row["posterior_verdict"]].format("the posterior")
+        text += _interval_phrase(row, "reference")
         if row["advi_verdict"]:
-            text += f"; {ADVI_WORDS[row['advi_verdict']]}{_interval_text(row, 'delta')}"
+            text += f"; {ADVI_SENTENCES[row['advi_verdict']]}{_interval_phrase(row, 'delta')}"
     return " ".join(filter(None, [f"{row['data']}, {row['contrast']}: {text}.", row["note"]]))
 
 
-def _interval_text(row: Mapping[str, Any], name: str) -> str:
-    if not math.isfinite(row[f"{name}_low"]):
+def _interval_phrase(row: Mapping[str, Any], name: str) -> str:
+    """A difference in nats with its interval; empty without one."""
+    difference, low, high = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
+    if not math.isfinite(low):
         return ""
-    mean, low, high = (f"{row[name + end]:+.4f}" for end in ("", "_low", "_high"))
-    return f" ({mean} nats, {low} to {high})"
+    return f", {difference_text(difference, low, high)} nats"
 
 
 def _verdict_row(

@@ -212,18 +212,18 @@ def test_verdicts_of_a_study(made):
     assert row["seeds"] == 5 and row["note"] == ""
     assert row["reference_low"] < row["reference"] < row["reference_high"]
     assert sentence(row).startswith(
-        "moons, noise 0.4, learned: the first is better under the posterior (-0.01"
+        "moons, noise 0.4, learned: the first is better under the posterior, −0.0"
     )
-    assert "; ADVI says the reverse (+0.0" in sentence(row)
+    assert "; ADVI says the reverse, +0.0" in sentence(row)
 
 
 @pytest.mark.parametrize(
     ("advi", "said"),
     [
-        (-0.01, "the first is better under ADVI (-0.01"),
-        (0.01, "the first is worse under ADVI (+0.01"),
-        (0.0, "the two are equivalent under ADVI ("),
-        (0.001, "ADVI leaves it undecided ("),
+        (-0.01, "the first is better under ADVI, −0.0"),
+        (0.01, "the first is worse under ADVI, +0.0"),
+        (0.0, "the two are equivalent under ADVI, "),
+        (0.001, "ADVI leaves it undecided, "),
     ],
 )
 def test_without_a_reference_it_is_said_what_advi_has(made, advi, said):
@@ -234,6 +234,18 @@ def test_without_a_reference_it_is_said_what_advi_has(made, advi, said):
     assert sentence(row).endswith(" No cells of the reference.")
     assert "posterior" not in sentence(row)
     assert (row["posterior_verdict"], row["advi_verdict"]) == ("", "")
+
+
+def test_a_sentence_has_the_number_format_of_the_package():
+    """Digits follow the width of the interval, and zero has no sign."""
+    row = {f"{name}{end}": value for name in ("reference", "advi", "delta")
+           for end, value in (("", -0.00001), ("_low", -0.0012), ("_high", 0.0011))}  # fmt: skip
+    row |= {"data": "moons", "contrast": "learned", "margin": 0.002, "note": ""}
+    text = sentence(row | {"posterior_verdict": "equivalent", "advi_verdict": "faithful"})
+    assert text == (
+        "moons, learned: the two are equivalent under the posterior, 0.0000 (−0.0012 to +0.0011) "
+        "nats; ADVI says the same, 0.0000 (−0.0012 to +0.0011) nats."
+    )
 
 
 def test_what_stands_in_the_way_is_said(made):

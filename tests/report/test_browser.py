@@ -226,7 +226,7 @@ def test_verdicts_stand_after_the_predictions(browser, judged, make):
     assert rows[1][0] == f"{make.hostile}\nFew seeds."
     assert rows[0][2] == "−2.0 (−3.0 to −1.0)"
     sentence = find(browser, "#posterior-section tbody tr").get_attribute("title")
-    assert sentence.endswith("ADVI distorts it (-0.0020 nats, -0.0030 to -0.0010).")
+    assert sentence.endswith("ADVI distorts it, −0.0020 (−0.0030 to −0.0010) nats.")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
