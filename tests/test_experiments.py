@@ -120,8 +120,8 @@ def fewer(predict: dict) -> dict:
 
 
 def test_each_file_is_in_the_table_of_the_docs():
-    lines = (PROJECT / "docs" / "experiment_files.md").read_text().splitlines()
-    rows = lines[lines.index("| `experiments/` | what | takes |") + 2 :]
+    lines = (PROJECT / "docs" / "experiments.md").read_text().splitlines()
+    rows = lines[lines.index("| `experiments/` | what | takes | reads |") + 2 :]
     named = [row.split("`")[1] for row in itertools.takewhile(lambda row: row, rows)]
     assert sorted(named) == [file.stem for file in FILES]
 

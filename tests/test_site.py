@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[1]
 PAGES = ["start", "scikit_learn", "own_data"]
@@ -169,6 +170,38 @@ def test_files_of_pages_of_tasks_are_experiments(page, tmp_path, monkeypatch, re
     experiment = load_experiment(file)
     if not experiment.sweeps[0].needs_data:
         assert experiment.cells
+
+
+def test_yaml_of_the_page_on_experiment_files_is_valid(tmp_path):
+    """A whole file, sections of a sweep, contrasts; tests of their own check the other blocks."""
+    from pmbnn.experiment.cells import SOURCES
+    from pmbnn.experiment.load import experiment_of
+
+    shown = [
+        yaml.safe_load(text) for language, text in blocks("experiment_files") if language == "yaml"
+    ]
+    assert len(experiment_of(shown[0], tmp_path).cells) == 130
+    checked = set()
+    for content in shown[1:]:
+        dataset = {"kind": "sine" if "likelihood" in content else "mnist"}
+        sweep = {
+            "name": "shown",
+            "dataset": dataset,
+            "network": "dense",
+            "prior": ["normal", "laplace"],
+            "hyperprior": ["fixed", "half_normal"],
+        }
+        whole = {"name": "shown", "sweeps": [sweep]}
+        if content.keys() <= SOURCES.keys():
+            sweep |= content
+        elif "contrasts" in content:
+            whole |= content
+        else:
+            continue
+        checked |= content.keys()
+        assert experiment_of(whole, tmp_path).sweeps
+    sections = {"dataset", "network", "inference", "predict", "likelihood"}
+    assert checked == sections | {"contrasts", "margin"}
 
 
 def test_the_job_that_the_page_on_clusters_submits():
