@@ -8,14 +8,11 @@ import pandas as pd
 
 from pmbnn.compare.claims import FILE as CLAIMS_FILE
 from pmbnn.compare.claims import against_words, read_claims
-from pmbnn.compare.contrasts import COLUMN, read_contrasts_table, sentence
-from pmbnn.compare.contrasts import FILE as CONTRASTS_FILE
 from pmbnn.compare.scores import RANKED_WORDS, rank_combinations, ranking_score
-from pmbnn.core.numbers import difference_text, interval_text, number_text
+from pmbnn.core.numbers import difference_text, number_text
 from pmbnn.report.details import Grid
-from pmbnn.report.forest import Axis, Difference, Mark, axis_of
+from pmbnn.report.forest import Difference, ForestPlot, ForestRow, Line
 from pmbnn.report.tables import (
-    VERDICT_COLOURS,
     DataTable,
     Entry,
     Heading,
@@ -42,7 +39,7 @@ NOT_RANKED = (
 
 
 class RankedRow(NamedTuple):
-    """A combination in words, and its place in the forest plot, which is None without a score.
+    """A combination in words.
 
     ``caveats`` says how many of its cells did not converge, or chose an end of a grid.
     """
@@ -51,10 +48,8 @@ class RankedRow(NamedTuple):
     score: str
     seeds: str
     difference: str
-    interval: str
     verdict: Entry
     caveats: Entry
-    mark: Mark | None
 
 
 class Ranking(NamedTuple):
@@ -70,8 +65,8 @@ class Ranking(NamedTuple):
         What it rests on.
     score
         Name of the score by which combinations are ranked.
-    axis
-        Axis of the forest plot; None where there is nothing to compare.
+    plot
+        Differences to the best; None where there is nothing to compare.
     rows
         Every combination, the best first.
     """
@@ -80,18 +75,8 @@ class Ranking(NamedTuple):
     sentence: str
     basis: str
     score: str = ""
-    axis: Axis | None = None
+    plot: ForestPlot | None = None
     rows: Sequence[RankedRow] = ()
-
-    @property
-    def margin(self) -> str:
-        """The margin that the plot shows."""
-        return number_text(self.axis.margin) if self.axis else ""
-
-    @property
-    def has_caveats(self) -> bool:
-        """Whether cells of some combination did not converge, or chose an end of a grid."""
-        return any(row.caveats.text for row in self.rows)
 
 
 class Answer(NamedTuple):
@@ -137,16 +122,20 @@ def _ranking(grid: Grid, data: str, margin: float | None, is_one_of_several: boo
     table, noun = rank_combinations(combinations, margin), _noun(combinations)
     best = combinations.caveats(table.at[0, "row"], table.at[0, "column"])
     words = answer_sentence(table, data, RANKED_WORDS[score], count(records), best, noun)
-    rows = table.to_dict("records")
-    differences = [_difference(row) for row in rows]
-    shown = [difference for difference in differences if difference is not None]
-    axis = axis_of(shown, margin) if len(shown) > 1 else None
-    marks = (
-        axis.mark(difference, VERDICT_COLOURS[row["verdict"]]) if axis and difference else None
-        for row, difference in zip(rows, differences, strict=True)
-    )
-    ranked = [_ranked(row, noun, combinations, mark) for row, mark in zip(rows, marks, strict=True)]
-    return Ranking(method, words, basis, RANKED_WORDS[score], axis, ranked)
+    entries = table.to_dict("records")
+    rows = [_ranked_row(entry, noun, combinations) for entry in entries]
+    plot = None
+    if table["difference"].notna().any():
+        plotted = [
+            ForestRow(
+                row.combination,
+                [Line(row.difference, row.verdict, _difference(entry), row.verdict.badge)],
+                caveats=row.caveats.text,
+            )
+            for row, entry in zip(rows, entries, strict=True)
+        ]
+        plot = ForestPlot(plotted, margin)
+    return Ranking(method, words, basis, RANKED_WORDS[score], plot, rows)
 
 
 def _difference(row: Mapping[str, Any]) -> Difference | None:
@@ -248,19 +237,14 @@ def _name(row: Mapping[str, Any], noun: str) -> str:
     return str(row[noun]) if noun in row else f"{row['prior']} × {row['hyperprior']}"
 
 
-def _ranked(
-    row: Mapping[str, Any], noun: str, combinations: Combinations, mark: Mark | None
-) -> RankedRow:
-    verdict = str(row["verdict"])
+def _ranked_row(row: Mapping[str, Any], noun: str, combinations: Combinations) -> RankedRow:
     return RankedRow(
         _name(row, noun),
         number_text(row["mean"], row["se"]),
         str(row["seeds"]),
         difference_text(row["difference"], row["low"], row["high"]),
-        interval_text(row["low"], row["high"]),
-        verdict_entry(verdict),
+        verdict_entry(row["verdict"]),
         caveats_entry(combinations.caveats(row["row"], row["column"]).words),
-        mark,
     )
 
 
@@ -353,85 +337,3 @@ def _claim_row(row: Mapping[str, object]) -> list[Entry]:
 
 def _finite(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
-
-
-# The first section on sampled cells: whether a prior matters, and whether ADVI is faithful
-
-
-class ContrastRow(NamedTuple):
-    """A contrast on a data set, in words; differences are in thousandths of a nat.
-
-    ``note`` says why there is no verdict, or why it may be wrong.
-    """
-
-    contrast: str
-    data: str
-    differences: list[str]
-    posterior: Entry
-    advi: Entry
-    sentence: str
-    note: str
-
-
-class VerdictView(NamedTuple):
-    """The verdicts of one experiment.
-
-    Attributes
-    ----------
-    experiment
-        Its name.
-    lead
-        How many contrasts were decided, and whether they were named beforehand.
-    rows
-        Every contrast and data set.
-    """
-
-    experiment: str
-    lead: str
-    rows: list[ContrastRow]
-
-
-def verdict_views(folders: Sequence[ExperimentResults]) -> list[VerdictView]:
-    """Verdicts of the folders that hold some of sampled cells."""
-    return [view for folder in folders if (view := _view(folder)) is not None]
-
-
-def _view(folder: ExperimentResults) -> VerdictView | None:
-    if folder.is_stale(CONTRASTS_FILE):
-        return None
-    table = read_contrasts_table(folder.results)
-    if table.empty or table["reference"].isna().all():
-        return None
-    rows = table[table["reference"].notna()].to_dict("records")
-    return VerdictView(folder.name, _contrasts_lead(rows), [_contrast_row(row) for row in rows])
-
-
-def _contrasts_lead(rows: Sequence[dict]) -> str:
-    """Counts of both verdicts, the margin, and the level of the intervals."""
-    exploratory = "exploratory: the experiment file names none"
-    origin = exploratory if rows[0]["exploratory"] else "named beforehand"
-    decided = sum(row["posterior_verdict"] != "undecided" for row in rows)
-    faithful = sum(row["advi_verdict"] == "faithful" for row in rows)
-    wrong = sum(row["advi_verdict"] in ("distorts", "reverses") for row in rows)
-    return (
-        f"Of {len(rows)} contrasts ({origin}) the posterior decides {decided} against a "
-        f"margin of {1000 * rows[0]['margin']:g} thousandths of a nat; ADVI is faithful in "
-        f"{faithful} and distorts or reverses {wrong}. All intervals hold at once, with "
-        "probability 95 %."
-    )
-
-
-def _contrast_row(row: dict) -> ContrastRow:
-    return ContrastRow(
-        contrast=row["contrast"],
-        data=f"{row['data']} ({row['seeds']} data seeds)",
-        differences=[_interval(row, name) for name in COLUMN],
-        posterior=verdict_entry(row["posterior_verdict"]),
-        advi=verdict_entry(row["advi_verdict"]),
-        sentence=sentence(row),
-        note=row["note"],
-    )
-
-
-def _interval(row: dict, name: str) -> str:
-    return difference_text(*(1000 * row[name + end] for end in ("", "_low", "_high")))

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from matplotlib.ticker import MaxNLocator
 
 from pmbnn.core.numbers import number_text
+from pmbnn.report.tables import Entry
 
 REACH = 2.5
 """Where the axis ends, in lengths of the longest interval that must be seen whole."""
@@ -115,3 +116,57 @@ def axis_of(differences: Sequence[Difference], margin: float | None = None) -> A
     start, stop = max(min(every), -reach), min(max(every), reach)
     room = ROOM * (stop - start) or 1.0
     return Axis(start - room, stop + room, margin)
+
+
+class Line(NamedTuple):
+    """A difference in a row of a forest plot.
+
+    Attributes
+    ----------
+    text
+        The difference in words.
+    verdict
+        The verdict on it.
+    difference
+        What is drawn; None where it is not known.
+    kind
+        Class of its colour.
+    label
+        What the difference is of, where a row has several.
+    """
+
+    text: str
+    verdict: Entry
+    difference: Difference | None
+    kind: str
+    label: str = ""
+
+
+class ForestRow(NamedTuple):
+    """What is compared, its differences from top to bottom, and caveats of its fits.
+
+    ``note`` says on which data, where rows are of several.
+    """
+
+    name: str
+    lines: Sequence[Line]
+    note: str = ""
+    caveats: str = ""
+
+
+class ForestPlot(NamedTuple):
+    """Rows of a forest plot, and the margin of practical equivalence if there is one."""
+
+    rows: Sequence[ForestRow]
+    margin: float | None = None
+
+    @property
+    def axis(self) -> Axis:
+        """Axis of all rows."""
+        lines = (line for row in self.rows for line in row.lines)
+        return axis_of([line.difference for line in lines if line.difference], self.margin)
+
+    @property
+    def has_caveats(self) -> bool:
+        """Whether fits of some row did not converge, or chose an end of a grid."""
+        return any(row.caveats for row in self.rows)

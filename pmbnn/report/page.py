@@ -6,8 +6,9 @@ from pmbnn.core.errors import ConfigError
 from pmbnn.experiment.contrasts import stored_contrasts
 from pmbnn.experiment.published import FILE, PublishedTable, read_published
 from pmbnn.fitting.helpers import ALONE, Helpers
-from pmbnn.report.answer import answers_of, claims_data_table, verdict_views
+from pmbnn.report.answer import answers_of, claims_data_table
 from pmbnn.report.baselines import baseline_views
+from pmbnn.report.contrasts import contrast_views
 from pmbnn.report.details import cell_detail, grid_views, grids
 from pmbnn.report.images import find_overviews, grouped
 from pmbnn.report.prior_predictive import atlas_sheets
@@ -36,7 +37,7 @@ SECTIONS = {
 
 CONTENT = {
     "predictions": "grids",
-    "posterior": "verdicts",
+    "posterior": "contrasts",
     "baselines": "baselines",
     "comparisons": "claims",
     "figures": "overviews",
@@ -69,7 +70,7 @@ def report_page(
     content = {
         "answers": answers_of(laid_out, {folder.name: _margin(folder) for folder in folders}),
         "grids": grid_views(laid_out, overviews),
-        "verdicts": verdict_views(folders),
+        "contrasts": contrast_views(folders),
         "baselines": baseline_views(folders),
         "claims": claims_data_table(folders),
         "claimed": {name: claim for view in published for name, claim in view.claims.items()},

@@ -12,6 +12,7 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from pmbnn.core.numbers import number_text
 from pmbnn.report.glossary import GLOSSARY, anchor, link_terms, meaning
 from pmbnn.results.present import storing, unwritable
 from pmbnn.results.store import TEMPORARY
@@ -27,7 +28,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters["terms"] = link_terms
+    environment.filters |= {"terms": link_terms, "number": number_text}
     environment.globals |= {"GLOSSARY": GLOSSARY, "anchor": anchor, "meaning": meaning}
     return environment
 

@@ -136,13 +136,15 @@ def three(made):
 def test_rows_have_the_difference_its_interval_and_a_place_in_the_plot(three):
     title, found = ranking(three)
     assert title == "moons, noise 0.4"
-    first, second, third = found.rows
     assert [row.combination for row in found.rows] == ["normal", "Laplace", "Cauchy"]
-    assert (first.difference, first.verdict.text, first.mark.at) == ("", BEST, found.axis.zero)
-    assert second.verdict.text == NOT_WORSE
-    assert second.mark.low < found.axis.zero < second.mark.high
-    assert third.verdict.text == SIGNIFICANTLY_WORSE and third.difference.startswith("+3.21 (+")
-    assert third.mark.low is None or third.mark.low > found.axis.zero
+    assert [row.verdict.text for row in found.rows] == [BEST, NOT_WORSE, SIGNIFICANTLY_WORSE]
+    assert [row.name for row in found.plot.rows] == ["normal", "Laplace", "Cauchy"]
+    axis = found.plot.axis
+    (first,), (second,), (third,) = (row.lines for row in found.plot.rows)
+    assert (first.text, axis.mark(first.difference, first.kind).at) == ("", axis.zero)
+    assert second.difference.low < 0 < second.difference.high
+    assert third.text.startswith("+3.21 (+") and third.difference.is_clear
+    assert [first.kind, second.kind, third.kind] == ["best", "level", "behind"]
     assert found.sentence.startswith("No prior stands out on moons, noise 0.4: 2 of 3 lie within")
 
 
@@ -168,11 +170,11 @@ def test_a_regression_is_ranked_by_held_out_rows(made):
 def test_test_rows_rank_nothing(made):
     found = ranking([made.record(accuracy=0.99, validation_nll=None)])[1]
     assert found.sentence == NOT_RANKED.format(data="moons, noise 0.4")
-    assert (found.axis, found.rows) == (None, ())
+    assert (found.plot, found.rows) == (None, ())
 
 
 def test_failed_cells_alone(made):
-    assert ranking([made.record(failed=True)])[1].axis is None
+    assert ranking([made.record(failed=True)])[1].plot is None
 
 
 # The axis

@@ -214,27 +214,34 @@ def test_verdicts_stand_after_the_predictions(browser, judged, make):
     ]
     assert sections[:3] == ["answer-section", "predictions-section", "posterior-section"]
     section = find(browser, "#posterior-section")
-    assert "the posterior decides 2 against a margin of 1 thousandths" in section.text
+    assert "Of 3 contrasts the posterior decides 2; ADVI is faithful in 1" in section.text
     rows = [
         [cell.text for cell in row.find_elements(By.CSS_SELECTOR, "th, td")]
-        for row in section.find_elements(By.CSS_SELECTOR, "tbody tr")
+        for row in section.find_elements(By.CSS_SELECTOR, ".forest tbody tr")
     ]
-    assert [row[-2:] for row in rows] == [
+    assert [row[-1].split("\n") for row in rows] == [
         ["better", "distorts"], ["undecided", "undecided"],
         ["equivalent (within the margin)", "faithful"],
     ]  # fmt: skip
-    assert rows[1][0] == f"{make.hostile}\nFew seeds."
-    assert rows[0][2] == "−2.0 (−3.0 to −1.0)"
-    sentence = find(browser, "#posterior-section tbody tr").get_attribute("title")
+    assert rows[1][0] == f"{make.hostile}\nmoons, noise 0.4 (5 data seeds)"
+    assert rows[0][2].split("\n")[0] == "posterior −0.0020 (−0.0030 to −0.0010)"
+    kinds = ("best", "undecided", "equivalent")
+    assert all(section.find_elements(By.CSS_SELECTOR, f".strip circle.{kind}") for kind in kinds)
+    assert len(section.find_elements(By.CSS_SELECTOR, ".strip circle.advi")) == 3
+    for folded in section.find_elements(By.CSS_SELECTOR, "summary"):
+        folded.click()
+    sentence = find(browser, "#posterior-section li").text
     assert sentence.endswith("ADVI distorts it, −0.0020 (−0.0030 to −0.0010) nats.")
+    assert "Few seeds." in find(browser, "#posterior-section .scroll").text
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.slow
 def test_verdicts_on_a_narrow_screen(browser, judged, scheme):
-    """The table scrolls within its frame, and badges can be read."""
+    """The plot fits, the table scrolls within its frame, and badges can be read."""
     show(browser, judged, NARROW, scheme)
     assert browser.execute_script("return document.documentElement.scrollWidth") <= NARROW[0]
+    find(browser, "#posterior-section details:has(table) summary").click()
     frame = find(browser, "#posterior-section .scroll")
     assert browser.execute_script("return arguments[0].scrollWidth", frame) > frame.rect["width"]
     for badge in ("best", "behind"):

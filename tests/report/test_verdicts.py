@@ -1,14 +1,17 @@
-"""The section of a page on cells whose posterior was sampled."""
+"""The section of a page on contrasts: a sentence, a forest plot and a table."""
 
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from pmbnn.compare.contrasts import FILE, VERDICT_COLUMNS
-from pmbnn.report.answer import verdict_views
+from pmbnn.report.contrasts import contrast_views
 from pmbnn.results.loading import ExperimentResults
 from pmbnn.results.store import Results
+
+NAN = np.nan
 
 
 @pytest.fixture
@@ -30,36 +33,63 @@ def test_counts_and_rows(folder, make):
         make.contrast("laplace: learned less fixed", "undecided", "undecided", note="Few seeds."),
         make.contrast("cauchy: learned less fixed", "equivalent", "faithful"),
     ]
-    (view,) = verdict_views([folder(*rows)])
-    assert view.lead.startswith(
-        "Of 3 contrasts (named beforehand) the posterior decides 2 against a margin of 1 "
-        "thousandths of a nat; ADVI is faithful in 1 and distorts or reverses 1."
+    (view,) = contrast_views([folder(*rows)])
+    assert view.sentence == (
+        "Of 3 contrasts the posterior decides 2; ADVI is faithful in 1 and distorts or reverses 1."
     )
+    assert view.basis.startswith("Named beforehand; margin 0.001 nats; 95 % simultaneous")
     first, second, _ = view.rows
-    assert first.differences == ["−2.0 (−3.0 to −1.0)"] * 3
+    assert first.differences == ["−0.0020 (−0.0030 to −0.0010)"] * 3
     assert (first.posterior.text, first.posterior.badge) == ("better", "best")
     assert (first.advi.text, first.advi.badge) == ("distorts", "behind")
     assert "the first is better under the posterior" in first.sentence
     assert second.sentence.endswith("Few seeds.")
 
 
+def ends(name, low, high):
+    return {name: (low + high) / 2, f"{name}_low": low, f"{name}_high": high}
+
+
+def test_the_plot_has_every_contrast_under_the_posterior_and_under_advi(folder, make):
+    rows = [
+        make.contrast("a", "better", "distorts") | ends("advi", 0.001, 0.003),
+        make.contrast("b", "worse", "") | ends("reference", 0.004, 0.006) | ends("advi", NAN, NAN),
+        make.contrast("c", "equivalent", "faithful") | ends("reference", -0.0005, 0.0005),
+        make.contrast("d", "undecided", "undecided") | ends("reference", -0.002, 0.002),
+    ]
+    plot = contrast_views([folder(*rows)])[0].plot
+    assert [row.name for row in plot.rows] == ["a", "b", "c", "d"]
+    assert plot.rows[0].note == "moons, noise 0.4 (5 data seeds)"
+    kinds = [row.lines[0].kind for row in plot.rows]
+    assert kinds == ["best", "behind", "equivalent", "undecided"]
+    assert [[line.label for line in row.lines] for row in plot.rows[:2]] == [
+        ["posterior", "ADVI"], ["posterior"],
+    ]  # fmt: skip
+    assert [line.verdict.text for line in plot.rows[0].lines] == ["better", "distorts"]
+    axis = plot.axis
+    posterior, advi = (axis.mark(line.difference, line.kind) for line in plot.rows[0].lines)
+    assert posterior.high < axis.zero < advi.low
+    start, width = axis.band
+    assert start < axis.mark(plot.rows[2].lines[0].difference, "").low < axis.zero < start + width
+
+
 def test_contrasts_that_were_not_named_are_exploratory(folder, make):
-    (view,) = verdict_views([folder(make.contrast("a", "better", "faithful", exploratory=True))])
-    assert "(exploratory: the experiment file names none)" in view.lead
+    (view,) = contrast_views([folder(make.contrast("a", "better", "faithful", exploratory=True))])
+    assert view.basis.startswith("Exploratory: the experiment file names none; margin")
 
 
 def test_without_a_reference_there_is_no_section(folder, make):
     missing = dict.fromkeys([f"reference{end}" for end in ("", "_low", "_high")])
-    assert verdict_views([folder(make.contrast("a", "", "", **missing))]) == []
-    assert verdict_views([folder()]) == []
+    assert contrast_views([folder(make.contrast("a", "", "", **missing))]) == []
+    assert contrast_views([folder()]) == []
 
 
 def test_without_fits_there_is_no_verdict_on_advi(folder, make):
-    (view,) = verdict_views([folder(make.contrast("a", "better", ""))])
+    (view,) = contrast_views([folder(make.contrast("a", "better", ""))])
     assert view.rows[0].advi.text == "" and view.rows[0].advi.badge == ""
 
 
 def test_verdicts_on_other_cells_are_not_shown(folder, make):
     before = folder(make.contrast("a", "better", "faithful"))
-    assert verdict_views([before])
-    assert verdict_views([replace(before, records=(make.record(),))]) == []
+    assert contrast_views([before])
+    assert contrast_views([replace(before, records=(make.record(),))]) == []
