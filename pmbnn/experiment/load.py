@@ -5,10 +5,12 @@ planning reports every mistake before anything is compiled.
 """
 
 import os
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pmbnn.core.errors import ConfigError, check_keys, must
+from pmbnn.core.errors import ConfigError, UserError, check_keys, must
 from pmbnn.core.spec import Specification
 from pmbnn.data import DataError, DatasetSpec
 from pmbnn.data.base import beside
@@ -19,6 +21,8 @@ from pmbnn.experiment.expand import Sweep, name_of, read_sweep
 from pmbnn.experiment.overrides import (
     KEY,
     Overridden,
+    Overrides,
+    one_sweep_remedy,
     overridden,
     override_texts,
     read_overrides,
@@ -149,7 +153,7 @@ def experiment_of(
     texts = override_texts(read_overrides(content.get(KEY, []), KEY) | changed)
     content = overridden(content, changed)
     with beside(files, results or folder):
-        sweeps = _sweeps(content)
+        sweeps = _sweeps(content, changed)
     published = published_text(content.get("published"), folder)
     contrasts = read_contrasts(content)
     experiment = Experiment(name, sweeps, plugins, published, contrasts, files, texts)
@@ -202,13 +206,27 @@ def data_folder(content: dict, folder: Path) -> Path:
     return (Path(folder) / relative).resolve()
 
 
-def _sweeps(content: dict) -> tuple[Sweep, ...]:
+def _sweeps(content: dict, changed: Overrides) -> tuple[Sweep, ...]:
     listed = content.get("sweeps")
     if not isinstance(listed, list) or not listed:
         raise must("sweeps", "must be a list with at least one sweep", listed)
-    sweeps = [read_sweep(item, f"sweeps[{index}]") for index, item in enumerate(listed)]
+    try:
+        sweeps = [read_sweep(item, f"sweeps[{index}]") for index, item in enumerate(listed)]
+    except ConfigError as error:
+        if changed and (remedy := one_sweep_remedy(str(error), changed, _valid_names(listed))):
+            raise ConfigError(f"{error} {remedy}") from None
+        raise
     check_names([sweep.name for sweep in sweeps], "sweeps")
     return tuple(sweeps)
+
+
+def _valid_names(listed: Sequence[Any]) -> list[str]:
+    """Names of the sweeps that can be read."""
+    names = []
+    for item in listed:
+        with suppress(UserError):
+            names.append(read_sweep(item, "sweeps").name)
+    return names
 
 
 def _check_cells(experiment: Experiment) -> None:

@@ -136,6 +136,24 @@ def overridden(content: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict
     return content
 
 
+def one_sweep_remedy(error: str, changed: Overrides, valid: Sequence[str]) -> str:
+    """How to change a setting where the file allows it, if it was changed in every sweep.
+
+    Parameters
+    ----------
+    error
+        Message on a sweep, which begins with its place.
+    valid
+        Names of the sweeps that can be read.
+    """
+    section = re.match(r"`sweeps\[\d+\]\.(\w+)", error)
+    keys = [key for key in changed if section and key.split(".")[0] == section[1]]
+    if not keys or not valid:
+        return ""
+    ways = ", ".join(f"`--set {name}.{keys[0]}=…`" for name in sorted(valid))
+    return f"`--set {keys[0]}` changes every sweep. Change only those that allow it: {ways}."
+
+
 def _section(sweep: Mapping, section: str, path: Sequence[str], value: object, key: str) -> object:
     """A section of a sweep with a field set."""
     source, written = SOURCES[section], sweep.get(section, DEFAULTS.get(section, {}))

@@ -114,6 +114,21 @@ def test_the_schema_checks_what_comes_of_them(tmp_path, text, message):
     assert message in str(error.value)
 
 
+def test_a_setting_that_some_sweep_does_not_allow_names_those_that_do(tmp_path):
+    (first,) = FILE["sweeps"]
+    by_epochs = first | {"name": "large", "inference": {"epochs": 2, "batch": 10}}
+    content = FILE | {"sweeps": [first, by_epochs, first | {"name": "again", "prior": "laplace"}]}
+    with pytest.raises(ConfigError) as error:
+        experiment_of(content, tmp_path, overrides=["inference.steps=5"])
+    assert str(error.value) == (
+        "`sweeps[1].inference` must set `steps` or `epochs`, not both. `--set inference.steps` "
+        "changes every sweep. Change only those that allow it: `--set again.inference.steps=…`, "
+        "`--set toy.inference.steps=…`."
+    )
+    texts = ["again.inference.steps=5", "toy.inference.steps=5"]
+    assert len(experiment_of(content, tmp_path, overrides=texts).cells) == 5
+
+
 def test_an_experiment_knows_its_overrides_and_its_file_is_not_changed_again(tmp_path):
     texts = ("inference.restarts=2", "prior=normal,laplace")
     experiment = experiment_of(FILE, tmp_path, overrides=texts)
