@@ -10,13 +10,13 @@ from rich.table import Table
 from rich.text import Text
 
 from pmbnn.compare.agreement import KINDS, Kind
-from pmbnn.compare.baselines import CHOSEN, against_words, metric_columns, tally
+from pmbnn.compare.baselines import CHOSEN, metric_columns, row_caveats, tally
 from pmbnn.compare.claims import ALL, CLAIMS, HYPERPRIORS, KEYS, unit_of_measure
 from pmbnn.compare.contrasts import COLUMN
 from pmbnn.compare.diff import Diff
-from pmbnn.compare.scores import RANKED_WORDS, rank_combinations, ranking_score
+from pmbnn.compare.scores import RANKING_SCORE_NAMES, rank_combinations, ranking_score
 from pmbnn.core.numbers import difference_text, interval_text, number_text
-from pmbnn.report.glossary import verdict_words
+from pmbnn.report.glossary import verdict_text
 from pmbnn.results.derived import stale_line
 from pmbnn.results.names import (
     OF_POSTERIOR,
@@ -46,7 +46,7 @@ from pmbnn.results.record import (
 )
 from pmbnn.results.state import FolderState
 from pmbnn.results.tables import (
-    SCORE_WORDS,
+    SCORE_NAMES,
     combine,
     error_note,
     main_score,
@@ -122,7 +122,7 @@ def _accuracy_table(title: str, records: Sequence[CellRecord]) -> Table:
         [name, *(_accuracy(parts.get((prior, column), []), score) for column in hyperpriors)]
         for prior, name in zip(priors, distinct(priors), strict=True)
     )
-    title = f"Test {with_unit(SCORE_WORDS[score], score)}, {title}"
+    title = f"Test {with_unit(SCORE_NAMES[score], score)}, {title}"
     caption = error_note(repeated, overlap_of(records)) if repeated else ""
     return make_table(title, ["prior", *columns], rows, columns, caption)
 
@@ -277,7 +277,7 @@ def best_words(records: Sequence[CellRecord]) -> str:
         return ""
     first, level = ranked.iloc[0], int((ranked["verdict"] == NOT_WORSE).sum())
     mean = number_text(first["mean"], first["se"], decimals=4)
-    words = f"{first['prior']} × {first['hyperprior']} ({RANKED_WORDS[name]} {mean})"
+    words = f"{first['prior']} × {first['hyperprior']} ({RANKING_SCORE_NAMES[name]} {mean})"
     return words + (f"; {level} more not significantly worse" if level else "")
 
 
@@ -340,7 +340,7 @@ def cells_table(records: Sequence[CellRecord]) -> Table:
         number = number_text(record.results.get(score), decimals=4)
         seconds = number_text(record.seconds, decimals=1)
         rows.append([cell_line(record.cell), status, number, seconds, record.name])
-    right = [SCORE_WORDS[score], "seconds"]
+    right = [SCORE_NAMES[score], "seconds"]
     return make_table("Cells", ["cell", "status", *right, "name"], rows, right)
 
 
@@ -429,7 +429,7 @@ def contrasts_table(name: str, contrasts: pd.DataFrame) -> Table:
     rows = (
         [row["data"], row["contrast"], row["seeds"]]
         + [_interval(row, quantity) for quantity in numbers]
-        + [verdict_words(row[name]) for name in verdicts]
+        + [verdict_text(row[name]) for name in verdicts]
         for row in contrasts.to_dict("records")
     )
     headings = ["data", "contrast", "seeds", *numbers.values(), *verdicts.values()]
@@ -534,7 +534,7 @@ def means_table(title: str, means: pd.DataFrame) -> Table:
     for row in means.to_dict("records"):
         method = ": ".join(filter(None, (row["method"], row["combination"])))
         numbers = [number_text(row[metric], row.get(f"{metric}_se")) for metric in metrics]
-        rows.append(["\n".join([method, *against_words(row)]), row["seeds"], *numbers])
+        rows.append(["\n".join([method, *row_caveats(row)]), row["seeds"], *numbers])
     right = ["seeds", *(with_unit(metric.replace("_", " "), metric) for metric in metrics)]
     seeds = means["seeds"].max()
     caption = error_note(f"{seeds} data seeds", means["overlap"].max()) if seeds > 1 else ""
@@ -553,7 +553,7 @@ def _paired_table(title: str, paired: pd.DataFrame) -> Table:
                 interval_text(row["low"], row["high"]),
                 number_text(row["p_value"], digits=2),
                 f"{row['ahead']}/{row['level']}/{row['behind']}",
-                verdict_words(row["verdict"]),
+                verdict_text(row["verdict"]),
             ]
         )
     title = f"{title}: {CHOSEN} less other methods, below zero it is better"

@@ -45,7 +45,7 @@ from pmbnn.results.tables import table_of
 FILE = "agreement.csv"
 """File of a results folder that holds its table."""
 
-OF_GUIDE = {
+GUIDE_ARRAYS = {
     "posterior": WEIGHT.pattern,
     "restarts": WEIGHT.pattern,
     "fit": "",
@@ -98,7 +98,7 @@ def _row(results: Results, fitted: CellRecord, sampled: CellRecord) -> dict[str,
     """Row of a pair; empty if the sampled cell does not have its chains one by one."""
     kind = KINDS[fitted.predictive]
     arrays = dict.fromkeys(kind.groups.values(), kind.arrays)
-    fit_trace = load_arrays(results, fitted.name, arrays | OF_GUIDE)
+    fit_trace = load_arrays(results, fitted.name, arrays | GUIDE_ARRAYS)
     sampled_trace = load_arrays(results, sampled.name, arrays)
     row: dict[str, Any] = {}
     for place, group in kind.groups.items():

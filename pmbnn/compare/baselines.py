@@ -71,7 +71,7 @@ NEAREST = 3
 NAMED = 3
 """Combinations that are named among those that were chosen."""
 
-AGAINST = {"not_converged": "not converged", "at_grid_end": f"a choice {AT_GRID_END}"}
+CAVEATS = {"not_converged": "not converged", "at_grid_end": f"a choice {AT_GRID_END}"}
 """Columns of networks that count the data seeds on which a fit did not converge, or a tuned scale
 or learning rate is at an end of its candidates."""
 
@@ -223,7 +223,7 @@ def _combinations(records: Iterable[CellRecord]) -> dict[str, pd.DataFrame]:
     """Results by data seed of records that differ in seeds only.
 
     They are named by prior, hyperprior and what else sets them apart. Results are means over the
-    fits of a data seed; the columns of `AGAINST` are the share of these fits.
+    fits of a data seed; the columns of `CAVEATS` are the share of these fits.
     """
     groups = group_by_settings(records)
     cells = [replace(group[0].cell.without_seeds, dataset=None) for group in groups]
@@ -336,15 +336,15 @@ def _mean_row(method: Method, shown: Sequence[str], overlap: float) -> dict[str,
     for name in shown:
         values = list(scores[name]) if name in scores else []
         row[name], row[f"{name}_se"] = mean_and_error(values, overlap)
-    row |= {name: int((scores[name] > 0).sum()) for name in AGAINST if name in scores}
+    row |= {name: int((scores[name] > 0).sum()) for name in CAVEATS if name in scores}
     return row | {"combination": method.combination}
 
 
-def against_words(row: Mapping[str, Any]) -> list[str]:
+def row_caveats(row: Mapping[str, Any]) -> list[str]:
     """Caveats of the networks of a row: on how many data seeds."""
     return [
-        f"{words} on {row[name]:g} of {row['seeds']} data seeds"
-        for name, words in AGAINST.items()
+        f"{caveat} on {row[name]:g} of {row['seeds']} data seeds"
+        for name, caveat in CAVEATS.items()
         if row.get(name, 0) > 0
     ]
 

@@ -47,7 +47,7 @@ from pmbnn.results.tables import (
 POINTS = 20_000
 """Fresh points at which uncertainty is compared with the truth; a correlation is good to 0.01."""
 
-WANTED = {
+ARRAYS = {
     "posterior": f"{WEIGHT.pattern}|{SCALE.pattern}",
     "restarts": f"{WEIGHT.pattern}|{SCALE.pattern}",
     "fit": "",
@@ -55,7 +55,7 @@ WANTED = {
 }
 """Groups of a trace, and what is read of them; of the fit, its attributes."""
 
-MOST_UNSURE = 0.05
+UNCERTAIN_SHARE = 0.05
 """Share of the points that counts as the most unsure ones."""
 
 
@@ -74,7 +74,7 @@ def read_measures(results: Results, record: CellRecord) -> CellMeasures:
     """
     if record.cell.is_point:
         return CellMeasures({}, {}, {})
-    return measures_of(load_arrays(results, record.name, WANTED), record)
+    return measures_of(load_arrays(results, record.name, ARRAYS), record)
 
 
 def measures_of(trace: DataTree, record: CellRecord) -> CellMeasures:
@@ -129,7 +129,7 @@ def boundary_measures(plane: UncertaintyAndError, data: UncertaintyAndError) -> 
     data
         Points drawn from the true distribution of the data.
     """
-    unsure = np.argsort(-data.sd, kind="stable")[: max(1, round(MOST_UNSURE * len(data.sd)))]
+    unsure = np.argsort(-data.sd, kind="stable")[: max(1, round(UNCERTAIN_SHARE * len(data.sd)))]
     return {
         "rank correlation, map": rank_correlation(*plane),
         "rank correlation, data": rank_correlation(*data),
@@ -267,7 +267,7 @@ def unit_of_measure(measure: str) -> str:
     return NATS if "NLL" in measure and not is_scale_or_share else ""
 
 
-def against_words(row: Mapping[str, Any]) -> list[str]:
+def row_caveats(row: Mapping[str, Any]) -> list[str]:
     """Caveats of a row: how many of its cells, or pairs."""
     caveats = {"not_converged": "not converged", "at_grid_end": f"scale {AT_GRID_END}"}
     return [

@@ -54,7 +54,7 @@ COLUMN = {"reference": "delta_reference", "advi": "delta_advi", "delta": "delta"
 """What is estimated of each contrast, and its column: the difference under the posterior, that
 under ADVI, and the second less the first."""
 
-TOLERATED = 0.1
+TOLERATED_MCSE = 0.1
 """Monte-Carlo error of a delta that goes unmentioned, in margins."""
 
 DIFFERENCE_SENTENCES = {
@@ -370,7 +370,7 @@ def _note(row: Mapping[str, Any], group: pd.DataFrame, margin: float) -> str:
         **{f"No cells of {n}.": group[f"delta_{m}"].isna().all() for m, n in methods.items()},
         **{
             f"Monte-Carlo error of {name} (up to {error:.2g}) exceeds a tenth of the margin.": (
-                error > TOLERATED * margin
+                error > TOLERATED_MCSE * margin
             )
             for name, error in errors.items()
         },

@@ -83,7 +83,7 @@ def diff(a: ExperimentResults, b: ExperimentResults, metrics: Sequence[str] | No
         for metric in chosen
     ]
     only = [
-        [_words(cells[0]) for key, cells in own.items() if key not in other]
+        [_cell_label(cells[0]) for key, cells in own.items() if key not in other]
         for own, other in (groups, groups[::-1])
     ]
     table = [
@@ -121,7 +121,7 @@ def _versions(a: ExperimentResults, b: ExperimentResults) -> dict[str, list[list
     }
 
 
-def _words(record: CellRecord) -> str:
+def _cell_label(record: CellRecord) -> str:
     return f"{dataset_label(record.cell.dataset)}: {combination_label(record.cell)}"
 
 

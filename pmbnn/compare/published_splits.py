@@ -90,7 +90,7 @@ def read_splits(
     splits = pd.to_numeric(frame[SPLIT], errors="coerce")
     wrong = frame[SPLIT][splits % 1 != 0]
     if len(wrong):
-        raise DataError(f"{named}: `split` must be a whole number, got {_got(wrong.iloc[0])}.")
+        raise DataError(f"{named}: `split` must be a whole number, got {_shown(wrong.iloc[0])}.")
     keys = frame[[METHOD, SET]].astype(str).assign(**{SPLIT: frame[SPLIT].astype(int)})
     twice = keys[keys.duplicated()]
     if len(twice):
@@ -146,7 +146,7 @@ def _results(frame: pd.DataFrame, title: str) -> Iterator[tuple[str, pd.Series]]
         wrong = ~np.isfinite(numbers)
         if wrong.any():
             row = frame[wrong].iloc[0]
-            got = _got(row[column])
+            got = _shown(row[column])
             raise DataError(f"{title}, {_place(row)}: `{column}` must be a number, got {got}.")
         yield result, constant + factor * numbers.astype(float)
 
@@ -155,5 +155,5 @@ def _place(row: pd.Series) -> str:
     return f"{row[SET]} split {row[SPLIT]}"
 
 
-def _got(value: Any) -> str:
+def _shown(value: Any) -> str:
     return "nothing" if pd.isna(value) else repr(value) if isinstance(value, str) else str(value)

@@ -97,7 +97,7 @@ SCORES: Mapping[str, Scores] = {
 }
 """By the key of a predictive type, as records name it."""
 
-RANKED_WORDS = {
+RANKING_SCORE_NAMES = {
     "excess_nll": "excess NLL at fresh points",
     HELD_OUT: "NLL of images set aside",
     "validation_nll": "NLL of held-out training rows",

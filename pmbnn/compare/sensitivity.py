@@ -47,7 +47,7 @@ QUARTILES = (0.25, 0.5, 0.75)
 DIGITS = 6
 """Decimals of a sensitivity, more than are known of it."""
 
-UNRELATED = 8
+FLOOR_QUANTITIES = 8
 """Number of made-up quantities whose mean is the floor."""
 
 COLUMNS = ("prior_of_weights", "prior_of_scales", "prior", "likelihood")
@@ -169,7 +169,7 @@ def power_scaled(
     shape
         Chains, and draws of each.
     """
-    unrelated = np.random.default_rng(0).standard_normal((UNRELATED, np.prod(shape)))
+    unrelated = np.random.default_rng(0).standard_normal((FLOOR_QUANTITIES, np.prod(shape)))
     others = {f"unrelated {i}": values for i, values in enumerate(unrelated)}
     table = _sensitivities({**quantities, **others}, parts, shape)
     priors = [part for name, part in parts.items() if name != "likelihood"]

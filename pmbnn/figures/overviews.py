@@ -81,7 +81,7 @@ from pmbnn.results.reading import (
 )
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import Results
-from pmbnn.results.tables import SCORE_WORDS, combine
+from pmbnn.results.tables import SCORE_NAMES, combine
 
 # Kinds of figures of one cell, with the groups of a trace that each needs to be drawn
 
@@ -390,7 +390,7 @@ def _compared_curves(results: Results, records: Sequence[CellRecord], digest: st
 
 def _row_name(record: CellRecord, variant: Sequence[str]) -> str:
     name = "rmse" if "rmse" in record.results else "nll"
-    score = f"{SCORE_WORDS[name]} {record.results[name]:.3g}"
+    score = f"{SCORE_NAMES[name]} {record.results[name]:.3g}"
     combination = combination_title(record.cell, record.chosen_scale)
     return f"{record.sweep}: {'; '.join([*variant, combination, score])}"
 

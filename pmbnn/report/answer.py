@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from pmbnn.compare.claims import FILE as CLAIMS_FILE
-from pmbnn.compare.claims import against_words, read_claims
-from pmbnn.compare.scores import RANKED_WORDS, rank_combinations, ranking_score
+from pmbnn.compare.claims import read_claims, row_caveats
+from pmbnn.compare.scores import RANKING_SCORE_NAMES, rank_combinations, ranking_score
 from pmbnn.core.numbers import difference_text, number_text
 from pmbnn.report.details import Grid
 from pmbnn.report.forest import Difference, ForestPlot, ForestRow, Line
@@ -121,7 +121,7 @@ def _ranking(grid: Grid, data: str, margin: float | None, is_one_of_several: boo
         return Ranking(method, NOT_RANKED.format(data=data), basis)
     table, noun = rank_combinations(combinations, margin), _noun(combinations)
     best = combinations.caveats(table.at[0, "row"], table.at[0, "column"])
-    words = answer_sentence(table, data, RANKED_WORDS[score], count(records), best, noun)
+    sentence = answer_sentence(table, data, RANKING_SCORE_NAMES[score], count(records), best, noun)
     entries = table.to_dict("records")
     rows = [_ranked_row(entry, noun, combinations) for entry in entries]
     plot = None
@@ -135,7 +135,7 @@ def _ranking(grid: Grid, data: str, margin: float | None, is_one_of_several: boo
             for row, entry in zip(rows, entries, strict=True)
         ]
         plot = ForestPlot(plotted, margin)
-    return Ranking(method, words, basis, RANKED_WORDS[score], plot, rows)
+    return Ranking(method, sentence, basis, RANKING_SCORE_NAMES[score], plot, rows)
 
 
 def _difference(row: Mapping[str, Any]) -> Difference | None:
@@ -204,10 +204,10 @@ def answer_sentence(
         lead = f"{which} {noun}s are equivalent on {data}, within {within} nats"
     else:
         lead = f"No {noun} stands out on {data}: {which} lie within {within} nats"
-    return _capitalised(f"{lead}{_worse_words(worse)}{_unknown_words(unknown)}.")
+    return _capitalised(f"{lead}{_worse_phrase(worse)}{_undecided_phrase(unknown)}.")
 
 
-def _worse_words(worse: pd.DataFrame) -> str:
+def _worse_phrase(worse: pd.DataFrame) -> str:
     """How many are significantly worse, and by how much."""
     if worse.empty:
         return ""
@@ -216,7 +216,7 @@ def _worse_words(worse: pd.DataFrame) -> str:
     return f"; {len(worse)} {'is' if len(worse) == 1 else 'are'} significantly worse, by {by} nats"
 
 
-def _unknown_words(unknown: pd.DataFrame) -> str:
+def _undecided_phrase(unknown: pd.DataFrame) -> str:
     """How many differences have no interval."""
     return f"; {len(unknown)} undecided, without an interval" if len(unknown) else ""
 
@@ -254,16 +254,16 @@ def _ranked_row(row: Mapping[str, Any], noun: str, combinations: Combinations) -
 def _basis(records: Sequence[CellRecord], score: str | None) -> str:
     """Method, fits that converged, data seeds, score and intervals."""
     cells = [record.cell for record in records]
-    parts = [_method(records), _fits_words(records)]
+    parts = [_method(records), _fits_phrase(records)]
     seeds = sorted({cell.data_seed for cell in cells})
     one = f"one data seed ({seeds[0]})"
     parts.append(one if len(seeds) == 1 else f"data seeds {', '.join(map(str, seeds))}")
     if score is not None:
-        words = RANKED_WORDS[score]
+        name = RANKING_SCORE_NAMES[score]
         if score == "excess_nll":
             sizes = sorted({cell.predict.fresh.size for cell in cells})
-            words = words.replace("fresh", f"{', '.join(f'{size:,}' for size in sizes)} fresh")
-        parts.append(words)
+            name = name.replace("fresh", f"{', '.join(f'{size:,}' for size in sizes)} fresh")
+        parts.append(name)
         if len(seeds) >= LEAST_SEEDS:
             parts.append(f"{100 * LEVEL:g} % simultaneous intervals over data seeds")
         if overlap_of(records):
@@ -282,16 +282,16 @@ def _method(records: Sequence[CellRecord]) -> str:
     return f"ADVI with a {name.replace('_', '-')} guide"
 
 
-def _fits_words(records: Sequence[CellRecord]) -> str:
+def _fits_phrase(records: Sequence[CellRecord]) -> str:
     """How many fits converged, did not, or failed."""
     counts = count(records)
     failed = len(records) - counts.fitted
     converged = counts.fitted - counts.not_converged - counts.improper
     noun = "posteriors" if records[0].cell.is_sampled else "fits"
-    words = f"{converged} of {len(records)} {noun} converged"
+    phrase = f"{converged} of {len(records)} {noun} converged"
     rest = {"not": counts.not_converged, "improper": counts.improper, "failed": failed}
     others = [f"{number} {what}" for what, number in rest.items() if number]
-    return f"{words} ({', '.join(others)})" if others else words
+    return f"{phrase} ({', '.join(others)})" if others else phrase
 
 
 # Sparsity, uncertainty and scales in numbers, where a results folder has a table of them
@@ -329,7 +329,7 @@ def _claim_row(row: Mapping[str, object]) -> list[Entry]:
         *(Entry(str(row[name])) for name in COLUMNS),
         Entry(number_text(mean, error), mean),
         Entry(str(row["seeds"]), float(row["seeds"])),
-        caveats_entry(against_words(row)),
+        caveats_entry(row_caveats(row)),
         Entry(str(row["sweep"])),
         Entry(str(row["experiment"])),
     ]

@@ -12,9 +12,9 @@ from pmbnn.compare.baselines import (
     PAIRED_FILE,
     SINGLE,
     VERDICTS,
-    against_words,
     metric_columns,
     read_baselines,
+    row_caveats,
     tally,
 )
 from pmbnn.core.numbers import difference_text, number_text
@@ -37,7 +37,7 @@ NAMES = {
 }
 """Names of metrics that differ from those of their columns."""
 
-SENTENCE = {
+VERDICT_PHRASES = {
     BETTER: "better than",
     EQUIVALENT: "equivalent to",
     UNDECIDED: "undecided against",
@@ -151,7 +151,7 @@ def _data_view(title: str, means: pd.DataFrame, paired: pd.DataFrame) -> DataVie
         MethodRow(
             row["method"],
             row["combination"],
-            "; ".join(against_words(row)),
+            "; ".join(row_caveats(row)),
             str(row["seeds"]),
             [_number(row, metric) for metric in metrics],
             [_difference(pairs.get(metric)) for metric in differences],
@@ -171,7 +171,7 @@ def _lead(paired: pd.DataFrame) -> Iterator[str]:
     for metric, rows in others.groupby("metric", sort=False):
         phrases = [
             f"{phrase} {_names(rows.loc[rows['verdict'] == verdict, 'method'])}"
-            for verdict, phrase in SENTENCE.items()
+            for verdict, phrase in VERDICT_PHRASES.items()
             if (rows["verdict"] == verdict).any()
         ]
         if phrases:

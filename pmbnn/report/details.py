@@ -20,10 +20,10 @@ from pmbnn.results.tables import Combinations, Place, combine, with_unit
 WIDTH, HEIGHT = 340, 170
 LEFT, RIGHT, TOP, BOTTOM = 8, 332, 12, 142
 
-SETTLED = 0.1
+ELBO_START = 0.1
 """Share of a fit after which its ELBO decides what is shown: it starts far below."""
 
-FLAT = 0.004
+DENSITY_FLOOR = 0.004
 """Share of its peak below which a density is not drawn."""
 
 
@@ -102,7 +102,7 @@ def draw_weights(weights: Weights) -> Drawing | None:
     # The few that stand apart are drawn last, on top.
     for kind, density in sorted(curves, key=lambda curve: curve[0] == "away"):
         # Heights that could not be told from the axis are left out.
-        y = _scaled(np.where(density < FLAT, np.nan, density), (0, 1), BOTTOM, TOP)
+        y = _scaled(np.where(density < DENSITY_FLOOR, np.nan, density), (0, 1), BOTTOM, TOP)
         paths.append(Path(_path(x, y), kind))
     lines = "a line each, scaled to its peak" if by_weight else "all draws together"
     caption = f"Posterior of the last layer's {number} weights, {lines}; of {away} "
@@ -117,7 +117,7 @@ def _elbo_limits(elbo: np.ndarray) -> tuple[float, float] | None:
     finite = np.isfinite(elbo)
     if not finite.any():
         return None
-    settled = elbo[:, int(SETTLED * elbo.shape[1]) :]
+    settled = elbo[:, int(ELBO_START * elbo.shape[1]) :]
     settled = settled[np.isfinite(settled)]
     low = float(settled.min() if settled.size else elbo[finite].min())
     high = float(elbo[finite].max())

@@ -84,12 +84,12 @@ GLOSSARY: Mapping[str, str] = dict(
 """All of them, in alphabetical order."""
 
 
-_WORDS = {"equivalent": "equivalent (within the margin)"}
+_VERDICT_TEXTS = {"equivalent": "equivalent (within the margin)"}
 
 
-def verdict_words(verdict: str) -> str:
+def verdict_text(verdict: str) -> str:
     """A verdict of a stored table, such as ``equivalent``, as people read it."""
-    return _WORDS.get(verdict, verdict)
+    return _VERDICT_TEXTS.get(verdict, verdict)
 
 
 def anchor(term: str) -> str:

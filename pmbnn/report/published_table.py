@@ -44,13 +44,15 @@ class Comparison(NamedTuple):
     cells: tuple[CellView, ...]
 
 
-def beside(published: Sequence[Published], cells: Sequence[CellView]) -> list[Comparison]:
+def compare_published(
+    published: Sequence[Published], cells: Sequence[CellView]
+) -> list[Comparison]:
     """Every published number beside ours, in their order."""
     by_name = {number.id: number for number in published if number.id}
-    return [_beside(number, by_name, cells) for number in published]
+    return [_comparison(number, by_name, cells) for number in published]
 
 
-def _beside(
+def _comparison(
     number: Published, by_name: Mapping[str, Published], cells: Sequence[CellView]
 ) -> Comparison:
     ours, error, cells_of_ours = _our_value(number, cells)
@@ -68,7 +70,7 @@ def _our_value(
     """Our value of a number: mean, standard error, and the cells that hold it."""
     if number.path is None:
         return None, math.nan, ()
-    chosen = [cell for cell in cells if _is_meant(cell, number)]
+    chosen = [cell for cell in cells if _matches(cell, number)]
     if number.choose == "best":
         best = {record.name for record in best_group([cell.record for cell in chosen])}
         chosen = [cell for cell in chosen if cell.record.name in best]
@@ -85,7 +87,7 @@ def _our_value(
     return mean, error if error > 1e-12 * abs(mean) else math.nan, with_value
 
 
-def _is_meant(cell: CellView, number: Published) -> bool:
+def _matches(cell: CellView, number: Published) -> bool:
     """Whether a cell is of the experiment and has the settings that a number names."""
     if number.experiment not in (None, cell.experiment):
         return False
@@ -129,16 +131,16 @@ NO_BREAK = "\N{NO-BREAK SPACE}"
 SHARES = ("accuracy",)
 """Units that are not written beside a number, which is a share."""
 
-FOUND, HELD = "found", "holds (test)"
+COMPARED, TESTED = "found", "checked by a test"
 ABSENT, NO_NUMBER = "not among these results", "no stored number"
 
-STANDINGS = {
-    FOUND: "beside ours from the results on this page",
-    HELD: "held by a test of the suite",
+STATUS_PHRASES = {
+    COMPARED: "beside ours from the results on this page",
+    TESTED: "checked by a test of the suite",
     ABSENT: "whose results are not on this page",
     NO_NUMBER: "that no results hold as a number",
 }
-"""Whether ours is there, in words."""
+"""Whether our number is there, as the page says it."""
 
 HEADINGS = (
     Heading("quantity"),
@@ -160,8 +162,8 @@ class PublishedView(NamedTuple):
     ----------
     title
         Names of the experiments that it is compared with.
-    standings
-        Number of comparisons of each standing, in words.
+    statuses
+        Number of comparisons of each status, as text.
     marks, studies
         Meanings of marks, each with its number, and of the names of studies.
     claims
@@ -173,7 +175,7 @@ class PublishedView(NamedTuple):
     """
 
     title: str
-    standings: list[str]
+    statuses: list[str]
     marks: list[tuple[Entry, str, int]]
     studies: Mapping[str, str]
     claims: Mapping[str, str]
@@ -188,14 +190,14 @@ def published_view(
     overviews: Mapping[str, Sequence[Overview]],
 ) -> PublishedView:
     """A table beside the cells of the experiments that name it; ``number`` is its own."""
-    comparisons = beside(published.numbers, cells)
-    standings = Counter(map(_standing, comparisons))
+    comparisons = compare_published(published.numbers, cells)
+    statuses = Counter(map(_status, comparisons))
     marks = Counter(c.published.mark for c in comparisons)
     name = "published" if number == 0 else f"published-{number}"
     rows = [_row(comparison) for comparison in comparisons]
     return PublishedView(
         title=", ".join(dict.fromkeys(cell.experiment for cell in cells)),
-        standings=[f"{standings[s]} {text}" for s, text in STANDINGS.items() if standings[s]],
+        statuses=[f"{statuses[s]} {text}" for s, text in STATUS_PHRASES.items() if statuses[s]],
         marks=[(mark_entry(m), meaning, marks[m]) for m, (_, meaning) in MARKS.items() if marks[m]],
         studies=published.studies,
         claims=published.claims,
@@ -209,12 +211,12 @@ def mark_entry(mark: str) -> Entry:
     return Entry(MARKS[mark][0], badge=f"mark-{mark}")
 
 
-def _standing(comparison: Comparison) -> str:
+def _status(comparison: Comparison) -> str:
     """Whether ours is there, and if not, why."""
     if comparison.ours is not None:
-        return FOUND
+        return COMPARED
     if comparison.published.held_by is not None:
-        return HELD
+        return TESTED
     return ABSENT if comparison.published.path else NO_NUMBER
 
 
@@ -226,7 +228,7 @@ def _row(comparison: Comparison) -> list[Entry]:
         Entry(number.kind),
         Entry(_value(number), _number(number.value)),
         mark_entry(number.mark),
-        _ours(comparison),
+        _our_entry(comparison),
         Entry(_difference(comparison), comparison.difference),
         Entry(number.source),
         _origin(comparison),
@@ -251,10 +253,10 @@ def _number(value: object) -> float | None:
     return None if isinstance(value, str) else float(value)
 
 
-def _ours(comparison: Comparison) -> Entry:
+def _our_entry(comparison: Comparison) -> Entry:
     ours = comparison.ours
     if ours is None:
-        return Entry(_standing(comparison), quiet=True)
+        return Entry(_status(comparison), quiet=True)
     if isinstance(ours, str):
         entry = Entry(ours)
     else:

@@ -14,7 +14,7 @@ from pmbnn.compare.scores import NO_SCORE, SCORES, Column, scores_of
 from pmbnn.core.numbers import number_text
 from pmbnn.core.stages import stage
 from pmbnn.fitting.helpers import ALONE, Helpers
-from pmbnn.report.glossary import verdict_words
+from pmbnn.report.glossary import verdict_text
 from pmbnn.results.loading import ExperimentResults
 from pmbnn.results.names import (
     cell_title,
@@ -78,7 +78,7 @@ MOST_CURVES = 24
 SHOWN = (0.005, 0.995)
 """Quantiles of all draws between which densities are drawn: Cauchy tails reach far."""
 
-QUARTILES_APART = 1.3489795
+NORMAL_IQR = 1.3489795
 """Distance of the quartiles of the standard normal distribution."""
 
 
@@ -157,7 +157,7 @@ def _density(draws: np.ndarray, at: np.ndarray) -> np.ndarray:
     # Silverman's rule with the interquartile range alone, as the standard deviation of Cauchy
     # tails says nothing of the peak, and no narrower than the points are apart.
     low, high = np.quantile(draws, (0.25, 0.75))
-    spread = (high - low) / QUARTILES_APART
+    spread = (high - low) / NORMAL_IQR
     width = max(0.9 * spread * len(draws) ** -0.2, at[1] - at[0], np.finfo(float).tiny)
     # Point by point: all weights of a large layer at once would fill the memory.
     density = np.array([np.exp(-0.5 * ((x - draws) / width) ** 2).sum() for x in at])
@@ -249,7 +249,9 @@ def read_cells(folders: Sequence[ExperimentResults], helpers: Helpers = ALONE) -
     with stage("reading", len(records), "cell") as report_progress:
         contents = helpers.share(reads, report_progress)
     return [
-        CellView(f"cell-{number}", folder.name, record, _added(record, parts), parts, figures)
+        CellView(
+            f"cell-{number}", folder.name, record, _page_metrics(record, parts), parts, figures
+        )
         for number, ((folder, record), (parts, figures)) in enumerate(
             zip(records, contents, strict=True)
         )
@@ -261,7 +263,7 @@ def _read_cell(results: Results, name: str) -> tuple[Parts, tuple[Path, ...]]:
     return read_parts(results, name), tuple(sorted((results.cells / name).glob("*.png")))
 
 
-def _added(record: CellRecord, parts: Parts) -> dict[str, Any]:
+def _page_metrics(record: CellRecord, parts: Parts) -> dict[str, Any]:
     """Numbers that the page adds to a record."""
     added: dict[str, Any] = {}
     error = accuracy_error(record)
@@ -361,7 +363,9 @@ class PlainTable(NamedTuple):
 FIRST, LAST = ("data", "prior", "hyperprior"), ("network", "sweep")
 """Columns of settings before and after the results."""
 
-CHOICES = "a tuned scale or learning rate at an end of its candidates: one beyond may be better"
+CHOICE_AT_END = (
+    "a tuned scale or learning rate at an end of its candidates: one beyond may be better"
+)
 
 STATUSES = ("converged", "not_converged", "undecided", "improper")
 """Statuses of a fit that is there; any other is a failure."""
@@ -391,7 +395,7 @@ VERDICT_COLOURS = {
 
 def verdict_entry(verdict: str) -> Entry:
     """A verdict with a colour of its own; empty where there is none."""
-    return Entry(verdict_words(verdict), badge=VERDICT_COLOURS[verdict]) if verdict else Entry("")
+    return Entry(verdict_text(verdict), badge=VERDICT_COLOURS[verdict]) if verdict else Entry("")
 
 
 def caveats_entry(caveats: Sequence[str]) -> Entry:
@@ -429,7 +433,7 @@ def cell_table(cells: Sequence[CellView]) -> DataTable:
         Heading("seed", number=True, note="of the data set"),
         *(Heading(c.heading, number=True, note=c.note) for c in results.values()),
         Heading("status", choose=True),
-        Heading("choices", choose=True, note=CHOICES),
+        Heading("choices", choose=True, note=CHOICE_AT_END),
         Heading("seconds", number=True),
         Heading("KL weight", number=True),
         *(Heading(name, choose=True) for name in (*LAST, "experiment")),

@@ -33,7 +33,7 @@ from pmbnn.results.ranking import (
 )
 from pmbnn.results.record import CellRecord, count
 from pmbnn.results.tables import (
-    SCORE_WORDS,
+    SCORE_NAMES,
     by_seed,
     error_note,
     mean_over_seeds,
@@ -217,7 +217,7 @@ def table(
             cells = {"cells": len(group), "failed": failed, "marks": marks}
             entries.append(head | ranks.get(place, {}) | cells)
     listed = pd.DataFrame(entries, columns=COLUMNS)
-    words = with_unit(SCORE_WORDS.get(metric, metric.replace("_", " ")), metric)
+    words = with_unit(SCORE_NAMES.get(metric, metric.replace("_", " ")), metric)
     return MetricTable(rows, columns, words, listed, _note(records, listed, metric))
 
 

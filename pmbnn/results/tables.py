@@ -40,7 +40,7 @@ MAIN_SCORES = ("accuracy", "rmse", "nll")
 
 AT_END = ("scale_at_grid_end", "learning_rate_at_grid_end")
 
-SCORE_WORDS = {"accuracy": "accuracy", "rmse": "RMSE", "nll": "NLL"}
+SCORE_NAMES = {"accuracy": "accuracy", "rmse": "RMSE", "nll": "NLL"}
 
 CORRECTED = "corrected for overlapping splits"
 """Note on a standard error over data seeds that split the same rows anew."""

@@ -31,7 +31,7 @@ from pmbnn.results.names import cell_line
 from pmbnn.results.present import StorageError
 from pmbnn.results.record import CellRecord, choices_at_end
 from pmbnn.results.store import Results, remove
-from pmbnn.results.tables import SCORE_WORDS, main_score
+from pmbnn.results.tables import SCORE_NAMES, main_score
 
 
 def make_outputs(
@@ -156,7 +156,7 @@ class Display(JobDisplay):
     def stored(self, record: CellRecord) -> None:
         """Count a cell and say how it went."""
         results, score = record.results, main_score([record])
-        how = record.reason if record.failed else f"{SCORE_WORDS[score]} {results[score]:.4f}"
+        how = record.reason if record.failed else f"{SCORE_NAMES[score]} {results[score]:.4f}"
         status = ", ".join([record.status, *choices_at_end(record)])
         line = f"{cell_line(record.cell)}: {status}, {how}"
         self.finished(record.name, line, f"{record.seconds:.1f} s", failed=record.failed)

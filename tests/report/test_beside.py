@@ -5,7 +5,7 @@ import math
 import pytest
 
 from pmbnn.experiment.published import PublishedTable
-from pmbnn.report.published_table import beside, value_at
+from pmbnn.report.published_table import compare_published, value_at
 from pmbnn.report.tables import CellView, Parts
 
 
@@ -33,7 +33,7 @@ def one(cells, **changes):
 
 
 def found(groups, cells):
-    return beside(PublishedTable.model_validate({"groups": groups}).numbers, cells)
+    return compare_published(PublishedTable.model_validate({"groups": groups}).numbers, cells)
 
 
 def test_mean_and_error_over_the_cells_that_fit(cells):

@@ -1,13 +1,13 @@
 """Terms, and the links to their meanings."""
 
-from pmbnn.report.glossary import GLOSSARY, anchor, link_terms, meaning, verdict_words
+from pmbnn.report.glossary import GLOSSARY, anchor, link_terms, meaning, verdict_text
 from pmbnn.results import ranking
 
 
 def test_every_verdict_has_a_meaning():
     names = ("BEST", "NOT_WORSE", "SIGNIFICANTLY_WORSE", "BETTER", "WORSE", "EQUIVALENT")
     for verdict in (getattr(ranking, name) for name in (*names, "UNDECIDED")):
-        assert verdict_words(verdict) in GLOSSARY
+        assert verdict_text(verdict) in GLOSSARY
     for term in ("cell", "guide", "restart", "floor", "margin", "data seed", "excess NLL", "tuned"):
         assert GLOSSARY[term].endswith(".")
 

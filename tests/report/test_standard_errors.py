@@ -15,7 +15,7 @@ from pmbnn.experiment.published import PublishedTable
 from pmbnn.figures.grids import plot_accuracy_overview, plot_grid
 from pmbnn.report.answer import answers_of
 from pmbnn.report.details import grids
-from pmbnn.report.published_table import beside
+from pmbnn.report.published_table import compare_published
 from pmbnn.report.tables import CellView, Parts, mean_table
 from pmbnn.results.tables import CORRECTED, combine, mean_and_error, overlap_of, summary_table
 
@@ -98,7 +98,7 @@ def test_the_page(views):
     number = {"quantity": "accuracy", "value": 0.8, "path": "results/accuracy"}
     where = {"experiment": "own", "where": {"hyperprior.kind": "half_normal"}}
     group = {"study": "s", "source": "s", **where, "numbers": [number]}
-    (found,) = beside(PublishedTable.model_validate({"groups": [group]}).numbers, views)
+    (found,) = compare_published(PublishedTable.model_validate({"groups": [group]}).numbers, views)
     assert (found.ours, found.error) == (pytest.approx(0.85), pytest.approx(ERROR))
 
 
