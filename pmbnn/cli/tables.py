@@ -289,7 +289,18 @@ def best_lines(records: Sequence[CellRecord]) -> list[str]:
         if (words := best_words(variant.records))
     ]
     converged = sum(bool(record.results) and has_converged(record) for record in records)
-    return [*lines, f"{converged} of {counted(len(records), 'cell')} converged"]
+    remedy = longer_fits(records)
+    return [*lines, f"{converged} of {counted(len(records), 'cell')} converged{remedy}"]
+
+
+def longer_fits(records: Iterable[CellRecord]) -> str:
+    """The option that doubles the length of fits which did not converge; empty if all did."""
+    for record in records:
+        if record.status == "not_converged":
+            settings = record.settings["inference"]
+            name = "epochs" if settings.get("epochs") else "steps"
+            return f"; longer fits may: --set inference.{name}={2 * settings[name]}"
+    return ""
 
 
 # A results folder

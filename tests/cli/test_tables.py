@@ -3,6 +3,7 @@
 import io
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from pmbnn.cli import run
@@ -244,6 +245,15 @@ def test_a_sweep_ends_with_the_best_combination_and_where_to_look():
     assert best == ("best, digits: mnist: flat × fixed 0.1 (NLL of held-out training rows 0.3000)")
     assert converged == "2 of 2 cells converged"
     assert following.startswith("next: the page out/index.html; pmbnn table, predict, check or")
+
+
+@pytest.mark.parametrize("length", [{"steps": 500}, {"steps": None, "epochs": 4}])
+def test_a_sweep_that_did_not_converge_names_the_option_for_longer_fits(length):
+    short = record(seed=1, status="not_converged")
+    settings = short.settings | {"inference": {"epochs": None} | length}
+    text = concluded([record(), short.model_copy(update={"settings": settings})])
+    option = "epochs=8" if "epochs" in length else "steps=1000"
+    assert f"1 of 2 cells converged; longer fits may: --set inference.{option}\n" in text
 
 
 def test_a_cell_that_failed_is_named():
