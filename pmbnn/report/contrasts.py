@@ -1,5 +1,6 @@
 """Contrasts under the posterior and under ADVI: a sentence, a forest plot and a table."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -8,14 +9,12 @@ from pmbnn.core.numbers import difference_text, number_text
 from pmbnn.report.forest import Difference, ForestPlot, ForestRow, Line
 from pmbnn.report.tables import Entry, verdict_entry
 from pmbnn.results.loading import ExperimentResults
-from pmbnn.results.ranking import LEVEL, UNDECIDED
+from pmbnn.results.present import counted
+from pmbnn.results.ranking import LEAST_SEEDS, LEVEL, UNDECIDED
 
 
 class ContrastRow(NamedTuple):
-    """A contrast on a data set, in words; differences are in nats.
-
-    ``note`` says why there is no verdict, or why it may be wrong.
-    """
+    """A contrast on a data set, in words; differences are in nats."""
 
     contrast: str
     data: str
@@ -23,7 +22,6 @@ class ContrastRow(NamedTuple):
     posterior: Entry
     advi: Entry
     sentence: str
-    note: str
 
 
 class ContrastsView(NamedTuple):
@@ -73,9 +71,8 @@ def _sentence(entries: Sequence[Mapping[str, Any]]) -> str:
     decided = sum(entry["posterior_verdict"] != UNDECIDED for entry in entries)
     faithful = sum(entry["advi_verdict"] == "faithful" for entry in entries)
     wrong = sum(entry["advi_verdict"] in ("distorts", "reverses") for entry in entries)
-    number = len(entries)
     return (
-        f"Of {number} contrast{'s' * (number > 1)} the posterior decides {decided}; ADVI is "
+        f"Of {counted(len(entries), 'contrast')} the posterior decides {decided}; ADVI is "
         f"faithful in {faithful} and distorts or reverses {wrong}."
     )
 
@@ -84,21 +81,20 @@ def _basis(entries: Sequence[Mapping[str, Any]]) -> str:
     """Whether contrasts were named beforehand, the margin, and the level of the intervals."""
     exploratory = "Exploratory: the experiment file names none"
     origin = exploratory if entries[0]["exploratory"] else "Named beforehand"
-    margin = number_text(entries[0]["margin"])
-    return (
-        f"{origin}; margin {margin} nats; {100 * LEVEL:g} % simultaneous intervals over data seeds."
-    )
+    intervals = f"{100 * LEVEL:g} % simultaneous intervals over data seeds"
+    if all(math.isnan(entry["reference_low"]) for entry in entries):
+        intervals = f"no intervals, which need {LEAST_SEEDS} data seeds"
+    return f"{origin}; margin {number_text(entries[0]['margin'])} nats; {intervals}."
 
 
 def _row(entry: Mapping[str, Any]) -> ContrastRow:
     return ContrastRow(
         contrast=entry["contrast"],
-        data=f"{entry['data']} ({entry['seeds']} data seeds)",
+        data=f"{entry['data']} ({counted(entry['seeds'], 'data seed')})",
         differences=[difference_text(*_difference(entry, name)) for name in COLUMN],
         posterior=verdict_entry(entry["posterior_verdict"]),
         advi=verdict_entry(entry["advi_verdict"]),
         sentence=sentence(entry),
-        note=entry["note"],
     )
 
 

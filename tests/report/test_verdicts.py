@@ -73,6 +73,18 @@ def test_the_plot_has_every_contrast_under_the_posterior_and_under_advi(folder, 
     assert start < axis.mark(plot.rows[2].lines[0].difference, "").low < axis.zero < start + width
 
 
+def test_without_intervals_it_is_said_what_they_need(folder, make):
+    row = make.contrast("a", "undecided", "undecided", seeds=1)
+    row |= {
+        f"{name}_{end}": NAN for name in ("reference", "advi", "delta") for end in ("low", "high")
+    }
+    (view,) = contrast_views([folder(row)])
+    assert view.basis.endswith("margin 0.001 nats; no intervals, which need 3 data seeds.")
+    (plotted,) = view.plot.rows
+    assert plotted.note.endswith("(1 data seed)")
+    assert view.plot.axis.mark(plotted.lines[0].difference, "undecided").low is None
+
+
 def test_contrasts_that_were_not_named_are_exploratory(folder, make):
     (view,) = contrast_views([folder(make.contrast("a", "better", "faithful", exploratory=True))])
     assert view.basis.startswith("Exploratory: the experiment file names none; margin")
