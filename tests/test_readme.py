@@ -93,7 +93,12 @@ sweeps:
 def test_the_block_of_python(tmp_path, monkeypatch):
     """As it stands, but for the length of fits and the size of the experiment."""
     code = block("python", "pb.load_results")
-    for long, short in (("steps=10_000, restarts=6", "steps=100, restarts=2"), ("1000", "10")):
+    shorter = {
+        "steps=10_000, restarts=6": "steps=100, restarts=2",
+        "1000": "10",
+        "pb.sample(model,": "pb.sample(model, chains=2, draws=20, tuning=100,",
+    }
+    for long, short in shorter.items():
         assert long in code
         code = code.replace(long, short)
     (tmp_path / "experiments").mkdir()

@@ -159,10 +159,12 @@ def blocks(page):
 
 
 def shortened(text):
-    """The same experiment with few steps and rows."""
+    """The same with few steps and rows; whole posteriors are sampled by other tests."""
     text = re.sub(r"\b(steps\"?[:=] ?)\d+", r"\g<1>60", text)
     text = re.sub(r"\b((?:train|test)\"?: )\d+", r"\g<1>40", text)
-    return text.replace("{engine: mclmc, ", "{engine: mclmc, tuning: 200, descent: 20, thin: 2, ")
+    text = re.sub(r" +- {engine: mclmc.*\n", "", text)
+    text = re.sub(r"(pmbnn check .*?)(?: --dry-run)?\n", r"\g<1> --dry-run\n", text)
+    return text.replace("pb.sample(model", "pb.sample(model, chains=2, draws=20, tuning=100")
 
 
 @pytest.mark.parametrize("page", TASKS)
