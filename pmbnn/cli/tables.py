@@ -293,14 +293,16 @@ def best_lines(records: Sequence[CellRecord]) -> list[str]:
     return [*lines, f"{converged} of {counted(len(records), 'cell')} converged{remedy}"]
 
 
-def longer_fits(records: Iterable[CellRecord]) -> str:
+def longer_fits(records: Sequence[CellRecord]) -> str:
     """The option that doubles the length of fits which did not converge; empty if all did."""
-    for record in records:
-        if record.status == "not_converged":
-            settings = record.settings["inference"]
-            name = "epochs" if settings.get("epochs") else "steps"
-            return f"; longer fits may: --set inference.{name}={2 * settings[name]}"
-    return ""
+    record = next((r for r in records if r.status == "not_converged"), None)
+    if record is None:
+        return ""
+    settings = record.settings["inference"]
+    length = "epochs" if settings.get("epochs") else "steps"
+    # Sweeps of one file may count steps or epochs.
+    sweep = f"{record.sweep}." if len({r.sweep for r in records}) > 1 else ""
+    return f"; longer fits may: --set {sweep}inference.{length}={2 * settings[length]}"
 
 
 # A results folder

@@ -247,13 +247,18 @@ def test_a_sweep_ends_with_the_best_combination_and_where_to_look():
     assert following.startswith("next: the page out/index.html; pmbnn table, predict, check or")
 
 
-@pytest.mark.parametrize("length", [{"steps": 500}, {"steps": None, "epochs": 4}])
-def test_a_sweep_that_did_not_converge_names_the_option_for_longer_fits(length):
+@pytest.mark.parametrize(
+    ("other", "length", "option"),
+    [
+        ("digits", {"steps": 500}, "inference.steps=1000"),
+        ("points", {"steps": None, "epochs": 4}, "digits.inference.epochs=8"),
+    ],
+)
+def test_a_sweep_that_did_not_converge_names_the_option_for_longer_fits(other, length, option):
     short = record(seed=1, status="not_converged")
     settings = short.settings | {"inference": {"epochs": None} | length}
-    text = concluded([record(), short.model_copy(update={"settings": settings})])
-    option = "epochs=8" if "epochs" in length else "steps=1000"
-    assert f"1 of 2 cells converged; longer fits may: --set inference.{option}\n" in text
+    text = concluded([record(sweep=other), short.model_copy(update={"settings": settings})])
+    assert f"1 of 2 cells converged; longer fits may: --set {option}\n" in text
 
 
 def test_a_cell_that_failed_is_named():
