@@ -302,7 +302,7 @@ def longer_fits(records: Sequence[CellRecord]) -> str:
     length = "epochs" if settings.get("epochs") else "steps"
     # Sweeps of one file may count steps or epochs.
     sweep = f"{record.sweep}." if len({r.sweep for r in records}) > 1 else ""
-    return f"; longer fits may: --set {sweep}inference.{length}={2 * settings[length]}"
+    return f"; for longer fits: --set {sweep}inference.{length}={2 * settings[length]}"
 
 
 # A results folder

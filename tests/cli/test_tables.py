@@ -258,7 +258,7 @@ def test_a_sweep_that_did_not_converge_names_the_option_for_longer_fits(other, l
     short = record(seed=1, status="not_converged")
     settings = short.settings | {"inference": {"epochs": None} | length}
     text = concluded([record(sweep=other), short.model_copy(update={"settings": settings})])
-    assert f"1 of 2 cells converged; longer fits may: --set {option}\n" in text
+    assert f"1 of 2 cells converged; for longer fits: --set {option}\n" in text
 
 
 def test_a_cell_that_failed_is_named():
