@@ -294,15 +294,17 @@ def best_lines(records: Sequence[CellRecord]) -> list[str]:
 
 
 def longer_fits(records: Sequence[CellRecord]) -> str:
-    """The option that doubles the length of fits which did not converge; empty if all did."""
-    record = next((r for r in records if r.status == "not_converged"), None)
-    if record is None:
-        return ""
-    settings = record.settings["inference"]
-    length = "epochs" if settings.get("epochs") else "steps"
+    """Options that double the length of fits which did not converge; empty if all did."""
     # Sweeps of one file may count steps or epochs.
-    sweep = f"{record.sweep}." if len({r.sweep for r in records}) > 1 else ""
-    return f"; for longer fits: --set {sweep}inference.{length}={2 * settings[length]}"
+    is_one = len({record.sweep for record in records}) == 1
+    options: dict[str, str] = {}
+    for record in records:
+        if record.status == "not_converged" and record.sweep not in options:
+            settings = record.settings["inference"]
+            length = "epochs" if settings.get("epochs") else "steps"
+            key = f"inference.{length}" if is_one else f"{record.sweep}.inference.{length}"
+            options[record.sweep] = f"--set {key}={2 * settings[length]}"
+    return f"; for longer fits: {' '.join(options.values())}" if options else ""
 
 
 # A results folder

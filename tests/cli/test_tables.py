@@ -257,8 +257,17 @@ def test_a_sweep_ends_with_the_best_combination_and_where_to_look():
 def test_a_sweep_that_did_not_converge_names_the_option_for_longer_fits(other, length, option):
     short = record(seed=1, status="not_converged")
     settings = short.settings | {"inference": {"epochs": None} | length}
-    text = concluded([record(sweep=other), short.model_copy(update={"settings": settings})])
-    assert f"1 of 2 cells converged; for longer fits: --set {option}\n" in text
+    first = short.model_copy(update={"settings": settings})
+    text = concluded([record(sweep=other), first, short])
+    assert f"1 of 3 cells converged; for longer fits: --set {option}\n" in text
+
+
+def test_every_sweep_with_short_fits_has_an_option():
+    short = record(status="not_converged")
+    settings = short.settings | {"inference": {"steps": 500}}
+    cells = [short.model_copy(update={"settings": settings, "sweep": name}) for name in "ab"]
+    options = "--set a.inference.steps=1000 --set b.inference.steps=1000"
+    assert f"0 of 2 cells converged; for longer fits: {options}\n" in concluded(cells)
 
 
 def test_a_cell_that_failed_is_named():
