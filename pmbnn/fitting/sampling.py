@@ -86,7 +86,7 @@ def sampled_cell(
     selection: Selection | None,
     seconds: float,
 ) -> InferredCell:
-    """A cell that all chains predict with equal weights, unless one of them is broken."""
+    """A cell that all chains predict with equal weights, unless too many are broken."""
     chains = () if samples.chains.broken.any() else kept_values(cell, samples)
     sources = dict(enumerate(map(KeptDraws.spread, chains)))
     return InferredCell(
@@ -116,7 +116,7 @@ def _select(
             nll.append(np.nan)
             continue
         source = KeptDraws.spread(samples.chains.merged)
-        draws = settings.chains * min(settings.draws, cell.predict.draws)
+        draws = len(samples.chains.values) * min(settings.draws, cell.predict.draws)
         data = model_data(hyperprior, kept, cell.likelihood)
         nll.append(predictor.nll(source, data, held_out, draws))
     chosen = np.zeros(len(candidates), dtype=int)

@@ -21,6 +21,7 @@ from pmbnn.inference.samplers.run import build_sampler, sample_posterior
 from pmbnn.inference.samplers.settings import SAMPLING, Sampling
 from pmbnn.inference.settings import DEFAULT_STEPS, Inference
 from pmbnn.inference.unsupported import why_not_finite
+from pmbnn.inference.xla.compile import sharing_programs
 from pmbnn.models.build import likelihood_of
 from pmbnn.prediction.datatree import history_of
 from pmbnn.prediction.draws import GuideDraws, KeptDraws
@@ -238,7 +239,7 @@ def sample(
     sampling = _sampling(engine, random_seed, settings)
     dtype = chosen_dtype(model, dtype)
     place = device_here(device)
-    with running_on(place), shown(progress):
+    with running_on(place), shown(progress), sharing_programs(model):
         density = build_log_density(model, n_observations(model), dtype)
         check_support(model, value_shapes(model))
         sampler = build_sampler(density, sampling)

@@ -1,30 +1,27 @@
 """Draws of chains, their convergence, and what all samplers have in common."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol, Self
+from typing import Literal, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jax.flatten_util import ravel_pytree
 
 from pmbnn.core.display import Summarised
 from pmbnn.inference.log_density import LogDensity
 from pmbnn.inference.result import derive_keys
-from pmbnn.inference.samplers.settings import Dispersed, Sampling
-from pmbnn.inference.xla.compile import compiler_options
+from pmbnn.inference.samplers.settings import Sampling, Started
 
-# Starts of chains: dispersed points, moved uphill towards the posterior
+# Starts of chains: points that are moved uphill towards the posterior
 
 
 NARROW = 0.1
-"""Initial standard deviation of a guide, in units of that of the dispersed points."""
+"""Initial standard deviation of a guide, in units of that of the first points."""
 
 CANDIDATES = 100
-"""Largest number of starts that are tried until density and gradient are finite, as in Stan."""
+"""Largest number of points that are tried until density and gradient are finite, as in Stan."""
 
 
 def chain_keys(identity: str, chains: int) -> Iterator[jax.Array]:
@@ -39,74 +36,76 @@ def key_of(words) -> jax.Array:
     return jax.random.wrap_key_data(words, impl="threefry2x32")
 
 
-def find_start(key, log_density: Callable, size: int, settings: Dispersed, dtype) -> jax.Array:
-    """Start of a chain, ``(size,)``: uphill from a dispersed point; a JAX function."""
-    point = _dispersed(key, log_density, size, settings, dtype)
-    if settings.uphill == "elbo":
-        return _drawn_uphill(jax.random.fold_in(key, 1), point, log_density, settings)
-    return _uphill(point, lambda _, x: log_density(x), settings)
+class Start(NamedTuple):
+    """Start of a chain.
+
+    Attributes
+    ----------
+    position
+        The unconstrained vector, ``(size,)``.
+    log_density, gradient
+        Log-density there, in nats, and its gradient, ``(size,)``.
+    """
+
+    position: jax.Array
+    log_density: jax.Array
+    gradient: jax.Array
 
 
-def _drawn_uphill(key, point, log_density: Callable, settings: Dispersed) -> jax.Array:
-    """A draw of the mean-field normal guide that is found uphill from a point."""
-    step_key, draw_key = jax.random.split(key)
+def find_start(key, log_density: Callable, size: int, settings: Started, dtype) -> Start:
+    """Start of a chain: the point that Adam reaches from a random one; a JAX function.
 
-    def draw(key, guide):
-        mean, log_sd = guide
-        return mean + jnp.exp(log_sd) * jax.random.normal(key, mean.shape, mean.dtype)
+    Random points are drawn until density and gradient are finite at one of them. A step to a point
+    where they are not is taken back. With `start` ``fit``, Adam maximises the ELBO of a mean-field
+    normal guide by one draw a step, and the chain starts at the last draw.
+    """
+    optimiser = optax.adam(settings.descent_rate)
+    is_guide = settings.start == "fit"
 
-    def elbo(i, guide):
-        at = draw(jax.random.fold_in(step_key, i), guide)
-        return log_density(at) + guide[1].sum()
+    def first(i):
+        """Point number `i`, or a narrow guide there."""
+        point = settings.spread * jax.random.normal(jax.random.fold_in(key, i), (size,), dtype)
+        return (point, jnp.full_like(point, np.log(NARROW * settings.spread)))[: 1 + is_guide]
 
-    narrow = jnp.full_like(point, np.log(NARROW * settings.spread))
-    return draw(draw_key, _uphill((point, narrow), elbo, settings))
+    def place(here, i):
+        """The point, or a draw of the guide."""
+        if not is_guide:
+            return here[0]
+        noise = jax.random.normal(jax.random.fold_in(key, CANDIDATES + i), (size,), dtype)
+        return here[0] + jnp.exp(here[1]) * noise
+
+    # One evaluation of the gradient in the whole program, which takes as long to compile as all
+    # else together. The loop therefore evaluates the start as it does every point before.
+    def body(carry):
+        i, found, here, state, good, last = carry
+        at, pull = jax.vjp(lambda here: place(here, i), here)
+        value, gradient = jax.value_and_grad(log_density)(at)
+        is_good = is_finite(value, gradient)
+        (uphill,) = pull(gradient)
+        if is_guide:
+            uphill = (uphill[0], uphill[1] + 1)  # of the guide's entropy
+        change, new = optimiser.update(jax.tree.map(jnp.negative, uphill), state)
+        moved = optax.apply_updates(here, change), new, here, Start(at, value, gradient)
+        # Another first point, or back to the last good one, whose next step is a first step again.
+        again = jax.tree.map(lambda a, b: jnp.where(found, a, b), good, first(i + 1))
+        back = again, optimiser.init(here), good, last
+        chosen = jax.tree.map(lambda a, b: jnp.where(is_good, a, b), moved, back)
+        return i + 1, found | is_good, *chosen
+
+    def goes_on(carry):
+        i, found, *_ = carry
+        return (i <= settings.descent) | (~found & (i < CANDIDATES))
+
+    here, zero = first(0), jnp.zeros((), dtype)
+    nowhere = Start(here[0], zero + jnp.nan, jnp.zeros(size, dtype))
+    carry = np.int32(0), jnp.zeros((), bool), here, optimiser.init(here), here, nowhere
+    *_, start = jax.lax.while_loop(goes_on, body, carry)
+    return start
 
 
 def is_finite(value, gradient) -> jax.Array:
     """Whether a log-density and its gradient are finite."""
     return jnp.isfinite(value) & jnp.isfinite(gradient).all()
-
-
-def _dispersed(key, log_density: Callable, size: int, settings: Dispersed, dtype) -> jax.Array:
-    """The first of some dispersed points whose density and gradient are finite."""
-    points = settings.spread * jax.random.normal(key, (CANDIDATES, size), dtype)
-
-    def is_bad(point):
-        return ~is_finite(*jax.value_and_grad(log_density)(point))
-
-    # One after the other, as the first is nearly always finite.
-    i = jax.lax.while_loop(
-        lambda i: (i < CANDIDATES - 1) & is_bad(points[i]), lambda i: i + 1, np.int32(0)
-    )
-    return points[i]
-
-
-def _uphill(start, objective: Callable, settings: Dispersed):
-    """Point that Adam reaches from `start`; steps to values that are not finite are not taken.
-
-    Parameters
-    ----------
-    start
-        A tree of arrays.
-    objective
-        JAX function of the number of the step and a tree like `start`.
-    """
-    optimiser = optax.adam(settings.descent_rate)
-    loss_and_gradient = jax.value_and_grad(lambda x, i: -objective(i, x))
-
-    def body(i, carry):
-        here, state = carry
-        value, gradient = loss_and_gradient(here, i)
-        change, new = optimiser.update(gradient, state)
-        taken = is_finite(value, ravel_pytree(gradient)[0])
-        moved = optax.apply_updates(here, change)
-        return jax.tree.map(lambda a, b: jnp.where(taken, a, b), (moved, new), carry)
-
-    end, _ = jax.lax.fori_loop(0, settings.descent, body, (start, optimiser.init(start)))
-    value, gradient = loss_and_gradient(end, settings.descent)
-    taken = is_finite(value, ravel_pytree(gradient)[0])
-    return jax.tree.map(lambda a, b: jnp.where(taken, a, b), end, start)
 
 
 # Convergence: R-hat of functions of the draws
@@ -194,6 +193,10 @@ def function_rhat(values: np.ndarray) -> np.ndarray:
     return rhat
 
 
+BROKEN_SHARE = 1 / 8
+"""Largest share of broken chains that are left out; with more there is no result."""
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Chains(Summarised):
     """Draws of all chains.
@@ -206,8 +209,8 @@ class Chains(Summarised):
         Statistics of the draws, ``(chain, draw)``, by ArviZ's names: ``lp``, the log-density in
         nats, ``diverging``, and those that only some samplers have.
     broken
-        Whether a chain met a log-density or a gradient that is not finite, ``(chain,)``; its draws
-        are not used.
+        Whether a chain met a log-density or a gradient that is not finite, ``(chain,)``. Draws of
+        a broken chain are not used, and if there are too many, those of the others neither.
     """
 
     values: np.ndarray
@@ -223,6 +226,22 @@ class Chains(Summarised):
     def merged(self) -> np.ndarray:
         """Draws of all chains one after the other, ``(chain · draw, size)``."""
         return self.values.reshape(-1, self.values.shape[-1])
+
+    @property
+    def too_many_broken(self) -> bool:
+        """Whether so many chains are broken that the others may not stand for all.
+
+        Every run that estimates an evidence counts: without the failed ones it is biased.
+        """
+        tolerated = 0 if "log_evidence" in self.statistics else BROKEN_SHARE
+        return bool(self.broken.mean() > tolerated)
+
+    @property
+    def whole(self) -> "Chains":
+        """The chains that are not broken."""
+        kept = ~self.broken
+        statistics = {name: array[kept] for name, array in self.statistics.items()}
+        return Chains(self.values[kept], statistics, self.broken[kept])
 
     def followed_by(self, later: "Chains") -> "Chains":
         """The same chains with later draws."""
@@ -301,96 +320,6 @@ class Sampler[State](Protocol):
         """Result of the tuning of the chains."""
 
 
-def side_by_side(function: Callable) -> Callable:
-    """Function of all chains at once: a chain's first two arguments get an axis of chains."""
-    return jax.vmap(function, (0, 0, None))
-
-
-def one_after_the_other(function: Callable) -> Callable:
-    """As `side_by_side`, one chain after the other within one program."""
-    return lambda *chains_and_data: jax.lax.map(
-        lambda chain: function(*chain, chains_and_data[-1]), chains_and_data[:-1]
-    )
-
-
-@dataclass(frozen=True, eq=False)
-class MarkovChains[State](ABC):
-    """A `Sampler` that moves every chain by a kernel, as two compiled programs.
-
-    Attributes
-    ----------
-    density, settings
-        The target, and the settings of the sampler.
-    init
-        Function that returns tuned chains. Its arguments are the chains' keys for starts and for
-        tuning, ``(chain, 2)`` unsigned 32-bit words, and the prepared data.
-    advance
-        Function that returns the chains and the next block of their draws, ``(chain, draw, ...)``.
-        Its arguments are the chains' keys for draws, their states, and the prepared data.
-    """
-
-    density: LogDensity
-    settings: Sampling
-    init: Callable[..., State]
-    advance: Callable[..., tuple[State, Any]]
-
-    @classmethod
-    def build(
-        cls,
-        density: LogDensity,
-        settings: Sampling,
-        init: Callable[..., State],
-        kernel: Callable[..., tuple[State, Any]],
-        map_chains: Callable[[Callable], Callable],
-    ) -> Self:
-        """Programs of all chains from the functions `init` and `kernel` of one chain.
-
-        Parameters
-        ----------
-        map_chains
-            `side_by_side` or `one_after_the_other`.
-        """
-
-        def start(start_key, key, prepared):
-            keys = key_of(start_key), key_of(key)
-            target, dtype = density.at(prepared), jnp.dtype(density.dtype)
-            return init(*keys, target, density.size, settings, dtype)
-
-        def advance(key, state, prepared):
-            target = density.at(prepared)
-            return jax.lax.scan(
-                lambda state, _: kernel(key_of(key), state, target), state, length=settings.draws
-            )
-
-        options = compiler_options()
-        programs = (jax.jit(map_chains(f), compiler_options=options) for f in (start, advance))
-        return cls(density, settings, *programs)
-
-    def start(self, prepared: tuple, identity: str) -> State:
-        """State of tuned chains before their first draw."""
-        starts, moves, _ = chain_keys(identity, self.settings.chains)
-        return self.init(starts, moves, prepared)
-
-    def shapes(self, prepared: tuple) -> State:
-        """Shapes and types of the arrays of a state."""
-        starts, moves, _ = chain_keys("", self.settings.chains)
-        return self.init.eval_shape(starts, moves, prepared)
-
-    def extend(self, state: State, prepared: tuple, identity: str) -> tuple[State, Chains]:
-        """State of the chains after their next draws, and these draws."""
-        *_, keys = chain_keys(identity, self.settings.chains)
-        state, draws = self.advance(keys, state, prepared)
-        return state, self.chains(state, jax.device_get(draws))
-
-    @abstractmethod
-    def chains(self, state: State, draws: Any) -> Chains:
-        """Draws of the kernel as `Chains`."""
-
-    @abstractmethod
-    def tuning(self, state: State) -> Tuning:
-        """Result of the tuning of the chains."""
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Samples(Summarised):
     """Draws from a posterior with the verdict on their convergence.
@@ -398,12 +327,14 @@ class Samples(Summarised):
     Attributes
     ----------
     chains
-        The draws.
+        The draws, without the few broken chains that are tolerated; of all chains if too many are
+        broken.
     status, reason
-        ``converged``; ``undecided`` if chains still disagree; ``diverged`` if some chain met a
-        density that is not finite. The reason also says if a prior is improper.
+        ``converged``; ``undecided`` if chains still disagree; ``diverged`` if more than one chain
+        in eight met a density that is not finite. The reason also says how many chains were left
+        out, and if a prior is improper.
     convergence
-        Agreement of the chains; None if some chain is broken.
+        Agreement of the chains; None if too many are broken.
     tuned
         Tuned values of the sampler, by name.
     evidence

@@ -4,58 +4,74 @@ A chain moves at constant speed along trajectories that the log-density bends, a
 partly refreshed at every step. Steps are never rejected, so draws have a small bias, which the
 variance of the energy error bounds: that variance is the only setting of the accuracy.
 
-The integrator, the kernel and the tuning are those of blackjax. If a step meets a value that is not
-finite, the kernel of blackjax keeps the position and takes a new direction. Such steps are counted
-here, and chains with any are reported as diverged. During tuning, where steps may still be too
-long, they are allowed.
+The integrator is that of blackjax. All chains have one step size and one decoherence length, which
+the warm-up finds from all of them together. It runs in windows through the program that draws, so
+that there is no second program to compile. A step that meets a value which is not finite is not
+taken, and the chain turns round. In the warm-up the step size is then halved; afterwards the chain
+is broken.
 
 References
 ----------
 Robnik, De Luca, Silverstein and Seljak (2023), Microcanonical Hamiltonian Monte Carlo; Robnik and
-Seljak (2024), Fluctuation without dissipation: Microcanonical Langevin Monte Carlo.
+Seljak (2024), Fluctuation without dissipation: Microcanonical Langevin Monte Carlo; Robnik, Bayer
+and Seljak (2026), arXiv 2601.16696, for tuning by all chains together.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
-import blackjax
 import jax
 import jax.numpy as jnp
 import numpy as np
-from blackjax.adaptation.mclmc_adaptation import MCLMCAdaptationState
-from blackjax.mcmc.integrators import IntegratorState, isokinetic_mclachlan
+from blackjax.mcmc.integrators import (
+    IntegratorState,
+    isokinetic_mclachlan,
+    with_isokinetic_maruyama,
+)
+from blackjax.util import generate_unit_vector
 
 from pmbnn.inference.log_density import LogDensity
-from pmbnn.inference.samplers.chains import Chains, MarkovChains, Tuning, find_start, side_by_side
+from pmbnn.inference.samplers.chains import (
+    Chains,
+    Tuning,
+    chain_keys,
+    find_start,
+    is_finite,
+    key_of,
+)
 from pmbnn.inference.samplers.settings import Mclmc
-
-FIRST_STEP = 0.001
-"""First step size of the tuning of chains that start in the bulk of the posterior, in units of the
-square root of the dimension."""
-
-STEP = blackjax.mclmc.build_kernel(integrator=isokinetic_mclachlan)
+from pmbnn.inference.xla.compile import compiler_options, shared
 
 
 class State(NamedTuple):
-    """State of a chain.
+    """State of all chains.
 
     Attributes
     ----------
     walk
-        Position, direction, log-density and its gradient: the state of blackjax.
-    length, step_size
-        Tuned momentum decoherence length, and tuned length of a step.
+        Positions and directions, ``(chain, size)``, log-densities and their gradients: the state of
+        blackjax.
+    step_size, length
+        Length of a step, and the momentum decoherence length.
     is_tuned
-        Whether the tuning succeeded.
+        Whether the warm-up found a step size.
     draws
         Number of draws so far.
     """
 
     walk: IntegratorState
-    length: jax.Array
     step_size: jax.Array
+    length: jax.Array
     is_tuned: jax.Array
     draws: jax.Array
+
+    def moving_at(self, step_size: float, length: float) -> "State":
+        """The same chains with another step size and decoherence length."""
+        return self._replace(
+            step_size=jnp.full_like(self.step_size, step_size),
+            length=jnp.full_like(self.length, length),
+        )
 
 
 class Draw(NamedTuple):
@@ -79,93 +95,107 @@ class Draw(NamedTuple):
     n_not_finite: jax.Array
 
 
-def init(start_key, key, log_density: Callable, size: int, settings: Mclmc, dtype) -> State:
-    """A tuned chain before its first draw; a JAX function.
+def step(key, walk: IntegratorState, log_density: Callable, step_size, length):
+    """The chain after a step, its change of energy in nats, and whether the step was taken."""
+    move = with_isokinetic_maruyama(isokinetic_mclachlan(log_density, 1.0))
+    moved, kinetic = move(walk, step_size, length, key)
+    change = kinetic - moved.logdensity + walk.logdensity
+    taken = is_finite(change, moved.logdensity_grad) & jnp.isfinite(moved.position).all()
+    back = walk._replace(momentum=-walk.momentum)
+    walk = jax.tree.map(lambda a, b: jnp.where(taken, a, b), moved, back)
+    return walk, jnp.where(taken, change, 0), taken
 
-    Parameters
+
+def move(key, walk: IntegratorState, log_density: Callable, steps, step_size, length):
+    """The chain after some steps, and the draw there; a JAX function."""
+
+    def body(i, carry):
+        walk, squares, n_not_finite = carry
+        at = jax.random.fold_in(key, i)
+        walk, change, taken = step(at, walk, log_density, step_size, length)
+        return walk, squares + change**2, n_not_finite + ~taken
+
+    zero = jnp.zeros((), walk.logdensity.dtype)
+    start = (walk, zero, jnp.zeros((), jnp.int32))
+    walk, squares, n_not_finite = jax.lax.fori_loop(0, steps, body, start)
+    error = squares / (steps * walk.position.size)
+    return walk, Draw(walk.position, walk.logdensity, error, n_not_finite)
+
+
+@dataclass(frozen=True, eq=False)
+class MclmcSampler:
+    """Chains of MCLMC as two compiled programs; `build_sampler` makes one.
+
+    Attributes
     ----------
-    start_key, key
-        PRNG keys of the start, and of everything else.
-    log_density
-        JAX function of the vector, ``(size,)``.
-    """
-    direction_key, tuning_key = jax.random.split(key)
-    position = find_start(start_key, log_density, size, settings, dtype)
-    walk = blackjax.mclmc.init(position, log_density, direction_key)
-    first, second, third = settings.shares
-    walk, tuned, _ = blackjax.mclmc_find_L_and_step_size(
-        mclmc_kernel=STEP,
-        num_steps=settings.tuning,
-        state=walk,
-        rng_key=tuning_key,
-        logdensity_fn=log_density,
-        frac_tune1=first,
-        frac_tune2=second,
-        frac_tune3=third,
-        desired_energy_var=settings.energy_variance,
-        diagonal_preconditioning=False,
-        params=_first_guess(size, settings, dtype),
-    )
-    length, step_size = (jnp.asarray(v, dtype) for v in (tuned.L, tuned.step_size))
-    is_tuned = jnp.isfinite(step_size) & jnp.isfinite(length)
-    return State(walk, length, step_size, is_tuned, jnp.zeros((), jnp.int32))
-
-
-def _first_guess(size: int, settings: Mclmc, dtype) -> MCLMCAdaptationState | None:
-    """First values of the tuning; None for those of blackjax."""
-    if settings.uphill == "density":
-        return None
-    # The first step of blackjax, 250 times as long, leaves the bulk of a large posterior at once.
-    length = jnp.sqrt(jnp.asarray(size, dtype))
-    return MCLMCAdaptationState(length, FIRST_STEP * length, jnp.ones(size, dtype))
-
-
-def build_kernel(settings: Mclmc) -> Callable[..., tuple[State, Draw]]:
-    """Kernel of a chain, which takes `thin` steps to the next draw; a JAX function.
-
-    Its arguments are the chain's key, from which the key of a draw is derived by its number; its
-    state; and the log-density as a function of the vector.
+    density, settings
+        The target, and the settings of the sampler.
+    begin
+        Function of the chains' keys for starts and for directions, ``(chain, 2)`` unsigned 32-bit
+        words, and the prepared data; returns the chains at their starts.
+    advance
+        Function of the chains' keys; the chains; the number of the first draw, of the draws, and of
+        the steps of each; step size; decoherence length; and the prepared data. Returns the chains
+        and their draws, ``(chain, settings.draws, ...)``, of which only the first are filled.
     """
 
-    def kernel(key, state: State, log_density: Callable) -> tuple[State, Draw]:
-        key = jax.random.fold_in(key, state.draws)
-
-        def body(i, carry):
-            walk, squares, n_not_finite = carry
-            walk, info = STEP(
-                rng_key=jax.random.fold_in(key, i),
-                state=walk,
-                logdensity_fn=log_density,
-                inverse_mass_matrix=1.0,
-                L=state.length,
-                step_size=state.step_size,
-            )
-            return walk, squares + info.energy_change**2, n_not_finite + ~info.nonans
-
-        zero = jnp.zeros((), state.walk.logdensity.dtype)
-        start = (state.walk, zero, jnp.zeros((), jnp.int32))
-        walk, squares, n_not_finite = jax.lax.fori_loop(0, settings.thin, body, start)
-        error = squares / (settings.thin * walk.position.size)
-        draw = Draw(walk.position, walk.logdensity, error, n_not_finite)
-        return state._replace(walk=walk, draws=state.draws + 1), draw
-
-    return kernel
-
-
-class MclmcSampler(MarkovChains[State]):
-    """Chains of MCLMC; `build_sampler` makes one."""
+    density: LogDensity
+    settings: Mclmc
+    begin: Callable[..., IntegratorState]
+    advance: Callable[..., tuple[IntegratorState, Draw]]
 
     def start(self, prepared: tuple, identity: str) -> State:
-        """State of tuned chains, all with the median of the tuned step sizes and lengths."""
-        return with_common_steps(super().start(prepared, identity))
+        """State after the warm-up."""
+        starts, moves, _ = chain_keys(identity, self.settings.chains)
+        state, longest = self._first(self.begin(starts, moves, prepared)), np.inf
+        for steps in windows(self.settings.tuning):
+            window = Window(self.density.size)
+            for part in range(0, steps, self.settings.draws):
+                number = min(self.settings.draws, steps - part)
+                state, draws = self._extend(moves, state, number, 1, prepared)
+                window.add(draws)
+            if window.met_not_finite:
+                longest = float(state.step_size) / 2
+            excess = window.excess(self.settings.energy_variance)
+            step_size = min(longest, next_step_size(float(state.step_size), excess))
+            state = state.moving_at(step_size, DECOHERENCE * window.spread)
+        shortest = SHORTEST * FIRST_STEP * np.sqrt(self.density.size)
+        return state._replace(
+            is_tuned=state.step_size >= shortest, draws=jnp.zeros_like(state.draws)
+        )
+
+    def _first(self, walk: IntegratorState) -> State:
+        """State before the warm-up."""
+        root = jnp.sqrt(jnp.asarray(self.density.size, walk.logdensity.dtype))
+        return State(walk, FIRST_STEP * root, root, jnp.zeros((), bool), jnp.zeros((), jnp.int32))
+
+    def shapes(self, prepared: tuple) -> State:
+        """Shapes and types of the arrays of a state."""
+        starts, moves, _ = chain_keys("", self.settings.chains)
+        return jax.eval_shape(self._first, self.begin.eval_shape(starts, moves, prepared))
+
+    def extend(self, state: State, prepared: tuple, identity: str) -> tuple[State, Chains]:
+        """State of the chains after their next draws, and these draws."""
+        *_, keys = chain_keys(identity, self.settings.chains)
+        state, draws = self._extend(keys, state, self.settings.draws, self.settings.thin, prepared)
+        return state, self._chains(state, draws)
+
+    def _extend(self, keys, state: State, draws: int, steps: int, prepared) -> tuple[State, Draw]:
+        """State of the chains after some draws of some steps each, and these draws."""
+        numbers = (jnp.asarray(n, jnp.int32) for n in (state.draws, draws, steps))
+        walk, found = self.advance(
+            keys, state.walk, *numbers, state.step_size, state.length, prepared
+        )
+        found = jax.tree.map(lambda array: array[:, :draws], jax.device_get(found))
+        return state._replace(walk=walk, draws=state.draws + draws), found
 
     def tuning(self, state: State) -> Tuning:
         """Step size and momentum decoherence length."""
-        values = {name: float(getattr(state, name)[0]) for name in ("step_size", "length")}
-        return Tuning(~np.asarray(state.is_tuned), values)
+        values = {name: float(getattr(state, name)) for name in ("step_size", "length")}
+        return Tuning(np.full(self.settings.chains, not state.is_tuned), values)
 
-    def chains(self, state: State, draws: Draw) -> Chains:
-        """Draws of the kernel as `Chains`; a chain is broken if a step was not finite."""
+    def _chains(self, state: State, draws: Draw) -> Chains:
+        """Draws as `Chains`; a chain is broken if a step was not finite."""
         finite = np.isfinite(draws.position).all(axis=2) & np.isfinite(draws.log_density)
         diverging, shape = (draws.n_not_finite > 0) | ~finite, finite.shape
         statistics = {
@@ -173,22 +203,95 @@ class MclmcSampler(MarkovChains[State]):
             "energy_error": np.sqrt(self.density.size * draws.energy_error),
             "diverging": diverging,
             "n_steps": np.full(shape, self.settings.thin),
-            "step_size": np.full(shape, float(state.step_size[0])),
+            "step_size": np.full(shape, float(state.step_size)),
         }
         return Chains(draws.position, statistics, diverging.any(axis=1))
 
 
-def with_common_steps(state: State) -> State:
-    """Chains with the median of the tuned step sizes and lengths.
+# Warm-up
 
-    The tuned values of a chain depend on its last position. The energy error grows with the sixth
-    power of the step size, so that the chain with the largest would have a far larger error.
+FIRST_STEP = 0.001
+"""First step size, in units of the square root of the dimension: a chain that starts where the mass
+is stays there."""
+
+FIRST_WINDOW = 10
+"""Steps of the first windows; a later one has half as many as all before it."""
+
+LARGEST_CHANGE = 2.0
+"""Largest factor between the step sizes of two windows."""
+
+POWER = 6.0
+"""The variance of the energy error grows with about this power of the step size."""
+
+GAIN = 0.5
+"""Part of the way to the step size by this law. Near the longest stable step the power is higher,
+16 for a network of rectified units: the whole way would lead far beyond the target and back."""
+
+TRUST = 1.5
+"""Errors of single steps have less weight by this many powers of ten to the `POWER` or so. As in
+blackjax, so that an `energy_variance` means the same."""
+
+DECOHERENCE = 1.9
+"""Decoherence length, in units of the root of the sum of all variances (arXiv 2601.16696)."""
+
+SHORTEST = 1e-3
+"""Shortest tuned step size, in units of the first."""
+
+
+def windows(steps: int) -> Iterator[int]:
+    """Numbers of steps of the windows of a warm-up."""
+    done = 0
+    while done < steps:
+        window, left = max(FIRST_WINDOW, done // 2), steps - done
+        # What would be left is too little for a window of its own.
+        window = left if left < 2 * window else window
+        yield window
+        done += window
+
+
+def next_step_size(step_size: float, excess: float) -> float:
+    """Step size whose energy error is nearer to its target than `excess` times."""
+    factor = excess ** (-GAIN / POWER)
+    return step_size * float(np.clip(factor, 1 / LARGEST_CHANGE, LARGEST_CHANGE))
+
+
+class Window:
+    """Steps of all chains in a window of the warm-up.
+
+    Parameters
+    ----------
+    size
+        Dimension of the target.
     """
-    step_size, length = (
-        jnp.full_like(tuned, jnp.nanmedian(jnp.where(jnp.isfinite(tuned), tuned, jnp.nan)))
-        for tuned in (state.step_size, state.length)
-    )
-    return state._replace(step_size=step_size, length=length)
+
+    def __init__(self, size: int):
+        self.steps, self.sums = 0, np.zeros((2, size))
+        self.errors: list[np.ndarray] = []
+        self.met_not_finite = False
+
+    def add(self, draws: Draw) -> None:
+        """Steps of all chains, ``(chain, step, ...)``."""
+        positions = draws.position.reshape(-1, self.sums.shape[1]).astype(np.float64)
+        self.steps += len(positions)
+        self.sums += positions.sum(axis=0), (positions**2).sum(axis=0)
+        self.errors.append(draws.energy_error)
+        self.met_not_finite |= bool(draws.n_not_finite.any())
+
+    @property
+    def spread(self) -> float:
+        """Root of the sum of the variances of all scalars, over steps and chains."""
+        mean, square = self.sums / self.steps
+        return float(np.sqrt((square - mean**2).clip(0).sum()))
+
+    def excess(self, energy_variance: float) -> float:
+        """Variance of the energy error per dimension over its target.
+
+        The median over chains: one that is far from the posterior must not slow the others. Within
+        a chain, blackjax's mean, in which errors far from the target have less weight.
+        """
+        ratios = np.concatenate(self.errors, axis=1) / energy_variance + 1e-8
+        weights = np.exp(-0.5 * (np.log(ratios) / (POWER * TRUST)) ** 2)
+        return float(np.median((weights * ratios).sum(axis=1) / weights.sum(axis=1)))
 
 
 def build_sampler(density: LogDensity, settings: Mclmc) -> MclmcSampler:
@@ -204,4 +307,45 @@ def build_sampler(density: LogDensity, settings: Mclmc) -> MclmcSampler:
             "`model` must have two unconstrained scalars at least to be sampled by MCLMC, got 1. "
             "Take pm.sample, whose result `pb.check` takes as `reference`."
         )
-    return MclmcSampler.build(density, settings, init, build_kernel(settings), side_by_side)
+    of_start = settings.start, settings.spread, settings.descent, settings.descent_rate
+    key = ("mclmc", density.evaluate, density.dtype, settings.draws, *of_start)
+    return MclmcSampler(density, settings, *shared(key, lambda: _programs(density, settings)))
+
+
+def _programs(density: LogDensity, settings: Mclmc) -> tuple[Callable, Callable]:
+    """The programs `begin` and `advance` of a sampler."""
+    dtype = jnp.dtype(density.dtype)
+
+    def begin(start_key, key, prepared):
+        target = density.at(prepared)
+        start = find_start(key_of(start_key), target, density.size, settings, dtype)
+        return IntegratorState(
+            start.position,
+            generate_unit_vector(key_of(key), start.position),
+            start.log_density,
+            start.gradient,
+        )
+
+    def advance(keys, walk, first, draws, steps, step_size, length, prepared):
+        target = density.at(prepared)
+
+        def chain(words, walk):
+            key = key_of(words)
+
+            def body(i, carry):
+                walk, kept = carry
+                at = jax.random.fold_in(key, first + i)
+                walk, draw = move(at, walk, target, steps, step_size, length)
+                return walk, jax.tree.map(lambda array, new: array.at[i].set(new), kept, draw)
+
+            draw = Draw(walk.position, walk.logdensity, walk.logdensity, jnp.int32(0))
+            kept = jax.tree.map(lambda a: jnp.zeros((settings.draws, *a.shape), a.dtype), draw)
+            return jax.lax.fori_loop(0, draws, body, (walk, kept))
+
+        return jax.vmap(chain)(keys, walk)
+
+    options = compiler_options()
+    return (
+        jax.jit(jax.vmap(begin, (0, 0, None)), compiler_options=options),
+        jax.jit(advance, compiler_options=options),
+    )

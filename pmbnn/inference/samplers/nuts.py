@@ -17,6 +17,7 @@ are those of Stan's reference manual.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import blackjax
@@ -27,14 +28,9 @@ from blackjax.adaptation.base import get_filter_adapt_info_fn
 from blackjax.mcmc.hmc import HMCState
 
 from pmbnn.inference.log_density import LogDensity
-from pmbnn.inference.samplers.chains import (
-    Chains,
-    MarkovChains,
-    Tuning,
-    find_start,
-    one_after_the_other,
-)
+from pmbnn.inference.samplers.chains import Chains, Tuning, chain_keys, find_start, key_of
 from pmbnn.inference.samplers.settings import Nuts
+from pmbnn.inference.xla.compile import compiler_options
 
 
 class State(NamedTuple):
@@ -94,7 +90,7 @@ def init(start_key, key, log_density: Callable, size: int, settings: Nuts, dtype
         adaptation_info_fn=get_filter_adapt_info_fn(info_keys={"num_integration_steps"}),
         max_num_doublings=settings.max_treedepth,
     )
-    start = find_start(start_key, log_density, size, settings, dtype)
+    start = find_start(start_key, log_density, size, settings, dtype).position
     (walk, tuned), history = warm_up.run(key, start, num_steps=settings.tuning)
     step_size, inverse_mass = (
         jnp.asarray(tuned[name], dtype) for name in ("step_size", "inverse_mass_matrix")
@@ -137,8 +133,42 @@ def build_kernel(settings: Nuts) -> Callable[..., tuple[State, Draw]]:
     return kernel
 
 
-class NutsSampler(MarkovChains[State]):
-    """Chains of NUTS; `build_sampler` makes one."""
+@dataclass(frozen=True, eq=False)
+class NutsSampler:
+    """Chains of NUTS as two compiled programs; `build_sampler` makes one.
+
+    Attributes
+    ----------
+    density, settings
+        The target, and the settings of the sampler.
+    begin
+        Function of the chains' keys for starts and for the warm-up, ``(chain, 2)`` unsigned 32-bit
+        words, and the prepared data; returns tuned chains.
+    advance
+        Function of the chains' keys for draws, their states, and the prepared data; returns the
+        chains and the next block of their draws, ``(chain, draw, ...)``.
+    """
+
+    density: LogDensity
+    settings: Nuts
+    begin: Callable[..., State]
+    advance: Callable[..., tuple[State, Draw]]
+
+    def start(self, prepared: tuple, identity: str) -> State:
+        """State of tuned chains before their first draw."""
+        starts, moves, _ = chain_keys(identity, self.settings.chains)
+        return self.begin(starts, moves, prepared)
+
+    def shapes(self, prepared: tuple) -> State:
+        """Shapes and types of the arrays of a state."""
+        starts, moves, _ = chain_keys("", self.settings.chains)
+        return self.begin.eval_shape(starts, moves, prepared)
+
+    def extend(self, state: State, prepared: tuple, identity: str) -> tuple[State, Chains]:
+        """State of the chains after their next draws, and these draws."""
+        *_, keys = chain_keys(identity, self.settings.chains)
+        state, draws = self.advance(keys, state, prepared)
+        return state, _chains(jax.device_get(draws))
 
     def tuning(self, state: State) -> Tuning:
         """Median step size, and mean number of leapfrog steps of a warm-up."""
@@ -149,14 +179,38 @@ class NutsSampler(MarkovChains[State]):
         }
         return Tuning(~np.asarray(is_tuned), values)
 
-    def chains(self, state: State, draws: Draw) -> Chains:
-        """Draws of the kernel as `Chains`; a chain is broken if some value is not finite."""
-        is_finite = np.isfinite(draws.position).all(axis=2)
-        is_finite &= np.isfinite(draws.statistics["lp"])
-        broken = (draws.is_broken | ~is_finite).any(axis=1)
-        return Chains(draws.position, draws.statistics, broken)
+
+def _chains(draws: Draw) -> Chains:
+    """Draws of the kernel as `Chains`; a chain is broken if some value is not finite."""
+    is_finite = np.isfinite(draws.position).all(axis=2) & np.isfinite(draws.statistics["lp"])
+    broken = (draws.is_broken | ~is_finite).any(axis=1)
+    return Chains(draws.position, draws.statistics, broken)
 
 
 def build_sampler(density: LogDensity, settings: Nuts) -> NutsSampler:
     """Programs of all chains of a model."""
-    return NutsSampler.build(density, settings, init, build_kernel(settings), one_after_the_other)
+    kernel, dtype = build_kernel(settings), jnp.dtype(density.dtype)
+
+    def begin(start_keys, keys, prepared):
+        target = density.at(prepared)
+        return jax.lax.map(
+            lambda words: init(*map(key_of, words), target, density.size, settings, dtype),
+            (start_keys, keys),
+        )
+
+    def advance(keys, states, prepared):
+        target = density.at(prepared)
+
+        def chain(words_and_state):
+            words, state = words_and_state
+            return jax.lax.scan(
+                lambda state, _: kernel(key_of(words), state, target),
+                state,
+                length=settings.draws,
+            )
+
+        return jax.lax.map(chain, (keys, states))
+
+    options = compiler_options()
+    programs = (jax.jit(f, compiler_options=options) for f in (begin, advance))
+    return NutsSampler(density, settings, *programs)

@@ -143,7 +143,8 @@ def sample_posterior(
         walk, convergence = sample_until_agreed(extend, walk, functions, draws, report_progress)
     save(walk, at_end=True)
     status, reason = verdict(walk.chains, convergence, tuning.failed, density.flat.improper)
-    return Samples(walk.chains, status, reason, convergence, tuning.values)
+    chains = walk.chains if walk.chains.too_many_broken else walk.chains.whole
+    return Samples(chains, status, reason, convergence, tuning.values)
 
 
 def sample_until_agreed(
@@ -155,7 +156,7 @@ def sample_until_agreed(
 ) -> tuple[Walk, Convergence | None]:
     """Chains, doubled until functions of their draws agree or there are eight times as many.
 
-    Broken chains are not continued. Their convergence is None.
+    Broken chains are not compared. If too many are, none is continued, and there is no convergence.
 
     Parameters
     ----------
@@ -173,12 +174,13 @@ def sample_until_agreed(
             done = draws * len(values)
             if walk.draws == done:
                 walk = extend(walk)
-            if walk.chains.broken.any():
+            if walk.chains.too_many_broken:
                 return walk, None
             values.append(functions(walk.chains.values[:, done : done + draws]))
             if len(values) < blocks:
                 report_progress(done + draws, draws * blocks, "")
-        convergence = Convergence.of(np.concatenate(values, axis=1))
+        whole = ~walk.chains.broken
+        convergence = Convergence.of(np.concatenate(values, axis=1)[whole])
         report_progress(draws * blocks, draws * blocks, str(convergence))
         if convergence.passed:
             break
@@ -196,18 +198,19 @@ def verdict(
     Parameters
     ----------
     convergence
-        None if some chain is broken.
+        None if too many chains are broken.
     untuned
         Whether a chain could not be tuned, ``(chain,)``.
     improper
         Whether a prior is improper.
     """
     n, status = len(untuned), "diverged"
-    if chains.broken.any():
-        reason = (
-            f"{chains.broken.sum()} of {n} chains met a log-density or a gradient that is not "
-            f"finite, on the way to {chains.statistics['diverging'].sum()} draws"
-        )
+    broken = (
+        f"{chains.broken.sum()} of {n} chains met a log-density or a gradient that is not "
+        f"finite, on the way to {chains.statistics['diverging'].sum()} draws"
+    )
+    if chains.too_many_broken:
+        reason = broken
     elif untuned.any():
         reason = f"the tuning of {untuned.sum()} of {n} chains found no step"
     elif convergence.passed:
@@ -215,4 +218,6 @@ def verdict(
     else:
         status = "undecided"
         reason = f"{convergence} after {convergence.draws} draws of each of {n} chains"
+    if chains.broken.any() and not chains.too_many_broken:
+        reason += f"; {broken}, and are left out"
     return status, f"{reason}; {IMPROPER}" if improper else reason

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from pmbnn.core.spec import Positive, Specification, added
+from pmbnn.core.spec import Positive, Specification, added, renamed_values
 
 TRAJECTORY = 300
 """Approximate number of gradients of a trajectory of NUTS, for a small network under a normal
@@ -38,40 +38,51 @@ class Sampling(Specification):
     validation: Annotated[float, Field(ge=0, le=0.5)] = 0.2
 
 
-class Dispersed(Sampling):
-    """Chains with starts more dispersed than the posterior.
+class Started(Sampling):
+    """Chains that start uphill from random points.
 
     Parameters
     ----------
+    start
+        ``dispersed``: points more dispersed than the posterior, moved a little way up the
+        log-density; if chains from there agree, there is no other part of the posterior nearby.
+        ``map``: modes, from points near zero; ``fit``: draws of a mean-field normal guide each,
+        fitted from points near zero. Networks of hundreds of weights and more need these; the mode
+        of many weights is far from the bulk, and from there a learned scale may shrink to zero.
     spread
-        Standard deviation of the normals from which starts are drawn, on the unconstrained
-        variables; wider than most posteriors.
+        Standard deviation of the normals from which the first points are drawn, on the
+        unconstrained variables. By default 2, wider than most posteriors, if dispersed; otherwise
+        0.1.
     descent
-        Number of steps of Adam uphill from there, which move a chain towards the posterior.
+        Number of steps of Adam uphill from there: on the log-density, or on the ELBO of a guide, a
+        tenth of `spread` wide at first. By default 500 if dispersed, otherwise 2,000.
     descent_rate
         Learning rate of these steps.
-    uphill
-        Objective of these steps: the log-density; or the ELBO of a mean-field normal guide, a tenth
-        of `spread` wide at first, from which the start is then drawn. The mode of many weights is
-        far from the bulk of the posterior, and from there a learned scale may shrink to zero.
     """
 
+    start: Annotated[
+        Literal["dispersed", "map", "fit"], renamed_values(dispersed="density", fit="elbo")
+    ] = added("dispersed", serialization_alias="uphill")
     spread: Positive = 2.0
     descent: Annotated[int, Field(ge=0)] = 500
     descent_rate: Positive = 0.02
-    uphill: Literal["density", "elbo"] = added("density")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _near_zero(cls, values):
+        if isinstance(values, dict) and values.get("start", "dispersed") != "dispersed":
+            return {"spread": 0.1, "descent": 2_000} | values
+        return values
 
 
-class Mclmc(Dispersed):
+class Mclmc(Started):
     """Settings of microcanonical Langevin Monte Carlo.
 
     Parameters
     ----------
     tuning
-        Number of steps in which step size and decoherence length are tuned.
-    shares
-        Shares of these steps: for the step size alone, for step size and variances, and for
-        autocorrelations.
+        Number of steps of the warm-up, in which all chains together find step size and
+        decoherence length.
     energy_variance
         Target variance of the energy error of a step per dimension, to which the step size is
         tuned. At 5e-4 the bias of a network's predictions is within Monte-Carlo error; at 0.1 their
@@ -81,10 +92,9 @@ class Mclmc(Dispersed):
     """
 
     engine: Literal["mclmc"] = "mclmc"
-    tuning: Annotated[int, Field(ge=10)] = 5_000
-    shares: tuple[Positive, Positive, Positive] = (0.6, 0.3, 0.1)
+    tuning: Annotated[int, Field(ge=10)] = 2_000
     energy_variance: Positive = 5e-4
-    thin: Count = 20
+    thin: Count = 10
 
     @property
     def gradients(self) -> int:
@@ -92,7 +102,7 @@ class Mclmc(Dispersed):
         return self.descent + 2 * (self.tuning + self.draws * self.thin)
 
 
-class Nuts(Dispersed):
+class Nuts(Started):
     """Settings of the No-U-Turn Sampler.
 
     Parameters

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
+from weakref import WeakKeyDictionary
 
 import jax
 import pytensor.link.jax.dispatch  # noqa: F401  (sets JAX's 64-bit flag, once, at import)
@@ -31,8 +32,8 @@ from pmbnn.inference.xla.rewrites import StoppedGradient, use_fast_forms
 # Programs that models share, such as those of predictions, which do not depend on the prior
 #
 # Gain: another prior of a network takes 0.53 of the processor time of a new network, all programs
-# (``uv run python benchmarks/end_to_end.py``). Outside `sharing_programs` nothing is kept, because
-# the graph of a user's model may hold all its data.
+# (``uv run python benchmarks/end_to_end.py``). Outside `sharing_programs` nothing is kept: the
+# graph of a user's model may hold all its data, and is kept no longer than the model.
 
 
 KEPT = 128
@@ -41,11 +42,18 @@ eight networks and the log-priors of dozens of groups."""
 
 _KEPT: ContextVar[OrderedDict | None] = ContextVar("kept programs", default=None)
 
+_OF_OWNERS: WeakKeyDictionary[object, OrderedDict] = WeakKeyDictionary()
+
 
 @contextmanager
-def sharing_programs() -> Iterator[None]:
-    """Keep results of `shared` within the context."""
-    token = _KEPT.set(OrderedDict())
+def sharing_programs(owner: object | None = None) -> Iterator[None]:
+    """Keep results of `shared` within the context, or for its next contexts while `owner` lives.
+
+    A program is found again if its graph is equal, so that an owner may change.
+    """
+    token = _KEPT.set(
+        OrderedDict() if owner is None else _OF_OWNERS.setdefault(owner, OrderedDict())
+    )
     try:
         yield
     finally:
@@ -125,8 +133,15 @@ def split_jax_function(
     """`jax_function` in two functions: the part that depends on `data` only, and the rest.
 
     The first takes the data and returns a tuple; the second takes `inputs` and the elements of that
-    tuple. A loop over the second does not repeat the work of the first.
+    tuple. A loop over the second does not repeat the work of the first. Equal graphs have the same
+    two functions within `sharing_programs`.
     """
+    setting = "split", len(data), current_device(), jax.config.jax_enable_x64
+    key = GraphKey(setting, [*data, *inputs], outputs)
+    return shared(key, lambda: _split(data, inputs, outputs))
+
+
+def _split(data, inputs, outputs) -> tuple[Callable[..., tuple], Callable[..., tuple]]:
     graph = _rewritten([*data, *inputs], outputs)
     known = set(graph.inputs[: len(data)])
     used: list[TensorVariable] = []

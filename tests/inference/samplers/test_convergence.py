@@ -1,5 +1,7 @@
 """R-hat of functions of the draws, and how long chains go on."""
 
+import re
+
 import numpy as np
 import pytest
 from arviz_stats.base import array_stats
@@ -100,6 +102,36 @@ def test_a_broken_chain_ends_it():
     status, reason = verdict(found.chains, convergence, UNTUNED, improper=False)
     assert status == "diverged"
     assert reason.startswith("4 of 4 chains met a log-density or a gradient that is not finite")
+
+
+@pytest.mark.parametrize(
+    ("n_broken", "status", "words"),
+    [(1, "converged", "; 1 of 8 chains met .* to 1 draws, and are left out$"),
+     (2, "diverged", "^2 of 8 chains met ")],
+)  # fmt: skip
+def test_one_broken_chain_in_eight_is_left_out(n_broken, status, words):
+    """It would have kept the others from agreeing."""
+    values = rng.normal(size=(8, 400, 2))
+    values[:n_broken] += 50
+    diverging = np.zeros((8, 400), bool)
+    diverging[:n_broken, 7] = True
+    broken = Chains(values, {"diverging": diverging}, diverging.any(axis=1))
+    found, convergence = sample_until_agreed(
+        lambda walk: walk.followed_by(1, broken), START, lambda v: v, 400, lambda *_: None
+    )
+    given, reason = verdict(found.chains, convergence, np.zeros(8, bool), improper=False)
+    assert given == status
+    assert re.search(words, reason)
+    np.testing.assert_array_equal(found.chains.whole.values, values[n_broken:])
+
+
+def test_every_run_that_estimates_an_evidence_counts():
+    values = np.zeros((16, 4, 2))
+    broken = np.arange(16) == 3
+    statistics = {"diverging": np.zeros((16, 4), bool)}
+    assert not Chains(values, statistics, broken).too_many_broken
+    runs = statistics | {"log_evidence": np.zeros((16, 4))}
+    assert Chains(values, runs, broken).too_many_broken
 
 
 def test_a_chain_that_could_not_be_tuned_is_broken():

@@ -1,7 +1,5 @@
 """Draws by microcanonical Langevin Monte Carlo against distributions that are known."""
 
-from types import SimpleNamespace
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,9 +13,8 @@ from posteriors import drawn as drawn_by
 from posteriors import sampler_of as sampler_of_engine
 
 from pmbnn.inference.samplers import mclmc
-from pmbnn.inference.samplers.mclmc import State, build_kernel, with_common_steps
+from pmbnn.inference.samplers.mclmc import Draw, Window, move, next_step_size, windows
 from pmbnn.inference.samplers.run import sample_posterior
-from pmbnn.inference.samplers.settings import Mclmc
 
 
 def sampler_of(model, chains=8, draws=200, **settings):
@@ -87,24 +84,71 @@ def test_starts_are_where_the_density_is_a_number():
     assert found.chains.values[..., 0].mean() == pytest.approx(-20, abs=0.3)
 
 
-def test_chains_move_as_the_median_one_was_tuned_to():
-    tuned = np.array([0.1, np.nan, 0.3, 0.5, 0.2])
-    state = State(None, jnp.asarray(10 * tuned), jnp.asarray(tuned), None, None)
-    found = with_common_steps(state)
-    np.testing.assert_allclose(found.step_size, 0.25, rtol=1e-6)
-    np.testing.assert_allclose(found.length, 2.5, rtol=1e-6)
+@pytest.mark.parametrize("steps", [1, 10, 35, 200, 2_000])
+def test_windows_of_a_warm_up_are_all_of_its_steps(steps):
+    found = list(windows(steps))
+    assert sum(found) == steps
+    assert found == sorted(found)
+
+
+def window_of(energy_error, position=None, n_not_finite=0):
+    shape = np.shape(energy_error)
+    position = np.zeros((*shape, 3)) if position is None else position
+    window = Window(3)
+    for half in np.array_split(np.arange(shape[1]), 2):
+        window.add(
+            Draw(
+                position[:, half],
+                np.zeros(shape)[:, half],
+                np.asarray(energy_error)[:, half],
+                np.full(shape, n_not_finite)[:, half],
+            )
+        )
+    return window
+
+
+def test_a_chain_far_away_does_not_slow_the_others():
+    errors = np.full((5, 40), 5e-4)
+    assert window_of(errors).excess(5e-4) == pytest.approx(1, rel=1e-6)
+    errors[0] = 1e9
+    assert window_of(errors).excess(5e-4) == pytest.approx(1, rel=1e-6)
+
+
+def test_the_decoherence_length_is_of_the_variances_of_all_chains():
+    values = np.random.default_rng(0).normal([1e3, 0, -5], [1, 2, 3], size=(4, 50_000, 3))
+    assert window_of(np.ones((4, 50_000)), values).spread == pytest.approx(np.sqrt(14), rel=0.01)
+
+
+@pytest.mark.parametrize("power", [4, 6, 16])
+def test_the_step_size_is_found_whatever_the_law_of_the_error(power):
+    """Energy errors of 100 times the target and of nearly none at first."""
+    for first in (100 ** (1 / power), 1e-3):
+        step_size = first
+        for _ in range(20):
+            step_size = next_step_size(step_size, step_size**power + 1e-8)
+        assert step_size == pytest.approx(1, rel=0.05)
 
 
 def test_the_energy_error_is_a_mean_over_steps_and_dimensions(monkeypatch):
     """Of steps that all change the energy by 6 in 3 dimensions: 36 / 3, however many they are."""
     walk = IntegratorState(jnp.zeros(3), jnp.ones(3), jnp.zeros(()), jnp.zeros(3))
-    info = SimpleNamespace(energy_change=jnp.asarray(6.0), nonans=jnp.asarray(True))
-    monkeypatch.setattr(mclmc, "STEP", lambda **_: (walk, info))
-    state = State(walk, jnp.ones(()), jnp.ones(()), None, jnp.zeros((), jnp.int32))
+    monkeypatch.setattr(mclmc, "step", lambda *_: (walk, jnp.asarray(6.0), jnp.asarray(True)))
     with jax.disable_jit():
-        for thin in (1, 5):
-            _, draw = build_kernel(Mclmc(thin=thin))(jax.random.key(0), state, None)
+        for steps in (1, 5):
+            _, draw = move(jax.random.key(0), walk, None, steps, 1.0, 1.0)
             assert draw.energy_error == pytest.approx(12)
+
+
+def test_steps_that_are_too_long_at_first_are_halved(monkeypatch):
+    """They leave the support; in the warm-up that breaks no chain."""
+    with pm.Model() as model:
+        x = pm.Normal("x", 0.0, 1.0, shape=2)
+        pm.Potential("wall", pt.switch((x**2).sum() > 100, np.nan, 0.0))
+    monkeypatch.setattr(mclmc, "FIRST_STEP", 50.0)
+    found = drawn(model, **MCLMC)
+    assert found.status == "converged", found.reason
+    assert found.tuned["step_size"] < 10
+    assert not found.chains.broken.any()
 
 
 @pytest.mark.slow

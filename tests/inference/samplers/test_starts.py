@@ -23,22 +23,22 @@ def starts(**settings):
 
         def one(words):
             log_density = lambda x: density.value(x, prepared)  # noqa: E731
-            return find_start(key_of(words), log_density, 2, chosen, jnp.float64)
+            return find_start(key_of(words), log_density, 2, chosen, jnp.float64).position
 
         return np.asarray(jax.jit(jax.vmap(one))(keys))
 
 
-def test_uphill_on_the_density_leads_to_the_mode():
+def test_up_the_density_lies_the_mode():
     mean, sd = regression_moments()
     found = starts(descent=2000, descent_rate=0.02)
     np.testing.assert_allclose(found, np.tile(mean, (CHAINS, 1)), atol=0.05 * sd.min())
 
 
 @pytest.mark.slow
-def test_uphill_on_the_elbo_leads_to_where_the_mass_is():
+def test_a_fitted_guide_is_where_the_mass_is():
     """Draws of the mean-field optimum, which is narrower than the posterior."""
     mean, sd = regression_moments()
-    found = starts(descent=2000, descent_rate=0.02, uphill="elbo")
+    found = starts(descent=2000, descent_rate=0.02, start="fit")
     # Of a normal posterior: 1 over the root of the precision's diagonal.
     narrow = 1 / np.sqrt(np.diag(regression_precision()))
     np.testing.assert_allclose(found.std(axis=0), narrow, rtol=0.15)
@@ -46,17 +46,21 @@ def test_uphill_on_the_elbo_leads_to_where_the_mass_is():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("uphill", "wide"), [("density", 2.0), ("elbo", 2.01)])
-def test_without_a_step_starts_are_dispersed(uphill, wide):
+@pytest.mark.parametrize(
+    ("start", "wide"), [("dispersed", 2.0), ("map", 0.1), ("fit", np.hypot(0.1, 0.01))]
+)
+def test_without_a_step_starts_are_the_first_points(start, wide):
     """A guide's start is drawn from about the point, a tenth as wide."""
-    found = starts(descent=0, uphill=uphill)
+    found = starts(descent=0, start=start)
     np.testing.assert_allclose(found.std(axis=0), wide, rtol=0.15)
 
 
 @pytest.mark.slow
-def test_chains_that_start_so_come_to_the_posterior():
+@pytest.mark.parametrize("start", ["map", "fit"])
+def test_chains_that_start_so_come_to_the_posterior(start):
+    """As those from dispersed points do."""
     mean, sd = regression_moments()
-    found = drawn(regression(), "mclmc", chains=8, uphill="elbo")
+    found = drawn(regression(), "mclmc", chains=8, draws=800, start=start)
     assert found.status == "converged", found.reason
     values = found.chains.values.reshape(-1, 2)
     np.testing.assert_allclose(values.mean(axis=0), mean, atol=0.1 * sd.max())
@@ -64,6 +68,13 @@ def test_chains_that_start_so_come_to_the_posterior():
 
 
 def test_a_setting_is_stored_where_it_differs_from_its_default():
-    """Digests of cells that were sampled before are as they were."""
-    assert "uphill" not in Mclmc().model_dump()
-    assert Mclmc(uphill="elbo").model_dump()["uphill"] == "elbo"
+    """Under the first names of the setting and of its value."""
+    assert not {"start", "uphill"} & Mclmc().model_dump(by_alias=True).keys()
+    assert Mclmc(start="fit").model_dump(by_alias=True)["uphill"] == "elbo"
+
+
+def test_fits_start_near_zero_unless_told_otherwise():
+    near, told = Mclmc(start="map"), Mclmc(start="map", spread=1.0, descent=7)
+    assert (near.spread, near.descent) == (0.1, 2_000)
+    assert (told.spread, told.descent) == (1.0, 7)
+    assert (Mclmc().spread, Mclmc().descent) == (2.0, 500)
