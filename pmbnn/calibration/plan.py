@@ -68,7 +68,7 @@ class CalibrationTask:
     @property
     def sampled(self) -> Cell:
         """The cell whose sampler draws truths around the data: itself, or with MCLMC."""
-        return self.cell if self.cell.is_sampled else replace(self.cell, inference=Mclmc())
+        return self.cell if self.cell.samples_posterior else replace(self.cell, inference=Mclmc())
 
     @property
     def seconds_per_simulation(self) -> float:

@@ -189,10 +189,11 @@ def check(
     from pmbnn.inference.samplers.settings import SAMPLING
     from pmbnn.sweep.check import references
 
-    if engine not in SAMPLING:
-        raise must_be_one_of("--engine", SAMPLING, engine)
+    samplers = {name: settings for name, settings in SAMPLING.items() if not settings.is_ensemble}
+    if engine not in samplers:
+        raise must_be_one_of("--engine", samplers, engine)
     devices, console = find_devices(device), new_console()
-    wanted = references(folder, SAMPLING[engine](), only or [], devices)
+    wanted = references(folder, samplers[engine](), only or [], devices)
     print_lines(console, *(f"left out: {line}" for line in wanted.left_out))
     if dry_run:
         _print_plan(wanted.experiment, wanted.cells, workers, devices, verbose)

@@ -172,9 +172,10 @@ def _usable(records: Sequence[CellRecord]) -> list[CellRecord]:
 
 def _method(record: CellRecord) -> str | None:
     """Whether a cell is of the reference or of ADVI; None if of neither."""
-    if record.cell.is_sampled:
+    if record.cell.samples_posterior:
         return "reference"
-    return None if record.cell.is_tempered or record.cell.is_point else "advi"
+    cell = record.cell
+    return None if cell.is_ensemble or cell.is_tempered or cell.is_point else "advi"
 
 
 def _pair_rows(contrast: Contrast, records: Sequence[CellRecord]) -> Iterator[dict[str, Any]]:
@@ -445,4 +446,4 @@ def read_contrasts_table(results: Results) -> pd.DataFrame:
 
 def have_reference(folder: ExperimentResults) -> bool:
     """Whether some cells of a folder were sampled."""
-    return any(record.cell.is_sampled for record in folder.records)
+    return any(record.cell.samples_posterior for record in folder.records)

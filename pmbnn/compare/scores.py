@@ -6,7 +6,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from pmbnn.results.ranking import BEST, DIFFERENCE_COLUMNS, differences_to_best
-from pmbnn.results.record import CellRecord
+from pmbnn.results.record import CellRecord, is_unrepeated
 from pmbnn.results.tables import NATS, OF_TARGET, Combinations, mean_and_error
 
 HELD_OUT = "held_out.nll"
@@ -146,7 +146,9 @@ def rank_combinations(combinations: Combinations, margin: float | None = None) -
         Of practical equivalence; see there.
     """
     scores, overlap = _scores(combinations), combinations.overlap
-    compared = differences_to_best(scores, overlap, margin).to_dict("index")
+    unrepeated = [place for place, cells in combinations.records.items() if is_unrepeated(cells)]
+    table = differences_to_best(scores, overlap, margin, unrepeated=unrepeated)
+    compared = table.to_dict("index")
     rows = []
     for place in combinations.records:
         values = list(scores[place].dropna()) if place in scores else []

@@ -85,7 +85,7 @@ def sensitivity_table(
     """
     computed = {} if before is None else dict(tuple(before.groupby("name", sort=False)))
     programs: dict[str, Programs] = {}
-    sampled = [record for record in records if record.results and record.cell.is_sampled]
+    sampled = [record for record in records if record.results and record.cell.samples_posterior]
     tables = []
     with stage("sensitivity", len(sampled), "cell") as report_progress:
         for number, record in enumerate(sampled, 1):
@@ -123,10 +123,10 @@ def cell_sensitivity(
     """
     from pmbnn.models.build import model_data
 
-    if not record.cell.is_sampled:
+    if not record.cell.samples_posterior:
         raise ResultsError(
-            f"The cell `{record.name}` must be sampled: draws of a fit are not of the posterior, "
-            "and do not show its sensitivity."
+            f"The cell `{record.name}` must be sampled: draws of a fit or an ensemble are not of "
+            "the posterior, and do not show its sensitivity."
         )
     specs = stored_specifications(results.cells / record.name, record)
     dataset = _load(specs["dataset"], record.fingerprint)

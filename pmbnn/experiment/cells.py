@@ -79,6 +79,16 @@ class Cell(Summarised):
         return getattr(self.inference, "engine", None) in SAMPLING
 
     @property
+    def is_ensemble(self) -> bool:
+        """Whether its chains keep to modes of their own."""
+        return getattr(self.inference, "is_ensemble", False)
+
+    @property
+    def samples_posterior(self) -> bool:
+        """Whether its draws are of the posterior, if its chains have converged."""
+        return self.is_sampled and not self.is_ensemble
+
+    @property
     def is_point(self) -> bool:
         """Whether it is fitted as a single point, with no distribution to draw from."""
         return getattr(self.inference, "guide", None) in POINT_GUIDES

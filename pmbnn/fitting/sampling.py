@@ -22,7 +22,8 @@ from pmbnn.inference.samplers.run import sample_posterior
 from pmbnn.models.build import model_data
 from pmbnn.models.priors import Hyperprior
 from pmbnn.prediction.draws import KeptDraws
-from pmbnn.prediction.predictor import functions_of
+from pmbnn.prediction.leave_one_out import stacking_weights
+from pmbnn.prediction.predictor import Predictor, functions_of
 
 
 def spread(number: int, most: int) -> np.ndarray:
@@ -75,7 +76,8 @@ def _sampled(
     gaps = across_gaps(cell, dataset)
     samples = _sample(cell, rows, hyperprior, "sample", programs, checkpoints, *gaps)
     data = model_data(hyperprior, rows, cell.likelihood)
-    return sampled_cell(cell, hyperprior, data, samples, selection, time.monotonic() - start)
+    predictor, seconds = programs.predictor(cell, rows), time.monotonic() - start
+    return sampled_cell(cell, hyperprior, data, samples, selection, seconds, predictor)
 
 
 def sampled_cell(
@@ -85,16 +87,23 @@ def sampled_cell(
     samples: Samples,
     selection: Selection | None,
     seconds: float,
+    predictor: Predictor,
 ) -> InferredCell:
-    """A cell that all chains predict with equal weights, unless too many are broken."""
+    """A cell that all chains predict, unless too many are broken.
+
+    Their weights are equal, unless those of an ensemble are stacked.
+    """
     chains = () if samples.chains.broken.any() else kept_values(cell, samples)
     sources = dict(enumerate(map(KeptDraws.spread, chains)))
+    weights = np.full(len(sources), 1 / max(len(sources), 1))
+    if sources and getattr(cell.inference, "pooling", "equal") == "stacked":
+        weights = stacking_weights([predictor.log_joint(data, values)[0] for values in chains])
     return InferredCell(
         cell=cell,
         hyperprior=hyperprior,
         data=data,
         sources=sources,
-        weights={i: 1 / len(sources) for i in sources},
+        weights=dict(enumerate(weights.tolist())),
         best=0 if sources else None,
         seconds=seconds,
         selection=selection,

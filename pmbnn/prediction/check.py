@@ -188,6 +188,8 @@ def _draws_of_posterior(reference: Posterior) -> _Drawn:
     chains = reference.samples.chains
     if chains.broken.any():
         raise ValueError(f"`reference` must have draws of the posterior, but {reference.reason}.")
+    if reference.status == "ensemble":
+        raise ValueError(f"`reference` must be of the posterior, got an ensemble: {reference}.")
     drawn = reference.to_datatree()["posterior"]
     named = {v.name: _repeats(drawn[v.name].values) for v in reference.model.free_RVs}
     values = _repeats(chains.values)

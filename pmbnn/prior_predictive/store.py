@@ -165,7 +165,7 @@ def _load_stored(results: Results, names: Sequence[str]) -> list[StoredPrior]:
 def posterior_beside(prior: StoredPrior, records: Sequence[CellRecord]) -> CellRecord | None:
     """The cell whose posterior stands beside a prior: a sampled one, else one fitted to it."""
     matching = [r for r in records if r.results and prior.is_of(r)]
-    sampled = [r for r in matching if r.cell.is_sampled]
+    sampled = [r for r in matching if r.cell.samples_posterior]
     converged = [r for r in sampled if r.status == "converged"]
     fitted = [r for r in matching if not (r.cell.is_tempered or r.cell.is_point)]
     return next(iter((*converged, *sampled, *fitted)), None)

@@ -29,7 +29,7 @@ from pmbnn.results.ranking import (
     SIGNIFICANTLY_WORSE,
     UNDECIDED,
 )
-from pmbnn.results.record import CellRecord, Counts, count
+from pmbnn.results.record import CellRecord, Counts, count, is_unrepeated
 from pmbnn.results.tables import CORRECTED, WHERE_CORRECTED, Combinations, overlap_of
 
 NOT_RANKED = (
@@ -102,7 +102,7 @@ def answers_of(grids: Iterable[Grid], margins: Mapping[str, float]) -> list[Answ
     names = [data for *_, data in by_data]
     answers = []
     for (experiment, sweep, data), group in by_data.items():
-        ordered = sorted(group, key=lambda grid: not grid.sheet.records[0].cell.is_sampled)
+        ordered = sorted(group, key=lambda grid: not grid.sheet.records[0].cell.samples_posterior)
         rankings = [_ranking(g, data, margins.get(experiment), len(group) > 1) for g in ordered]
         title = data if names.count(data) == 1 else f"{data} ({experiment}, {sweep})"
         answers.append(Answer(title, rankings))
@@ -275,6 +275,9 @@ def _method(records: Sequence[CellRecord]) -> str:
     """How the cells of one sheet came about: sampled, or fitted with a guide."""
     cell = records[0].cell
     name = method_name(cell.inference)
+    if cell.is_ensemble:
+        repeated = "" if is_unrepeated(records) else ", several on each data seed"
+        return f"ensembles by {name.upper()}{repeated}: a verdict is about the procedure"
     if cell.is_sampled:
         return f"posterior, sampled by {name.upper()}"
     if cell.is_point:
@@ -287,6 +290,8 @@ def _fits_phrase(records: Sequence[CellRecord]) -> str:
     counts = count(records)
     failed = len(records) - counts.fitted
     converged = counts.fitted - counts.not_converged - counts.improper
+    if records[0].cell.is_ensemble:
+        return f"{counts.fitted} of {len(records)} ensembles"
     noun = "posteriors" if records[0].cell.is_sampled else "fits"
     phrase = f"{converged} of {len(records)} {noun} converged"
     rest = {"not": counts.not_converged, "improper": counts.improper, "failed": failed}

@@ -73,6 +73,8 @@ VERDICTS: Mapping[str, str] = {
     "converged": "The ELBO no longer rose, or the chains agree on what is predicted (R-hat).",
     "not converged": "The ELBO still rose when the steps were over. More steps may change the "
     "result.",
+    "ensemble": "Chains that each keep to a mode of their own, pooled (MILE). They are no draws of "
+    "the posterior, and verdicts about them are about the procedure.",
     "improper": "A fit under a prior without a normalised density, such as a flat one. Its ELBO "
     "has no maximum.",
 }

@@ -367,7 +367,7 @@ CHOICE_AT_END = (
     "a tuned scale or learning rate at an end of its candidates: one beyond may be better"
 )
 
-STATUSES = ("converged", "not_converged", "undecided", "improper")
+STATUSES = ("converged", "ensemble", "not_converged", "undecided", "improper")
 """Statuses of a fit that is there; any other is a failure."""
 
 

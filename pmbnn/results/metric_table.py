@@ -31,7 +31,7 @@ from pmbnn.results.ranking import (
     UNDECIDED,
     differences_to_best,
 )
-from pmbnn.results.record import CellRecord, count
+from pmbnn.results.record import CellRecord, count, is_unrepeated
 from pmbnn.results.tables import (
     SCORE_NAMES,
     by_seed,
@@ -291,7 +291,10 @@ def _ranks(
         compared: dict[Hashable, dict[str, Any]] = {}
         if metric in (*MORE_IS_BETTER, *LESS_IS_BETTER):
             is_less = metric in LESS_IS_BETTER
-            compared = differences_to_best(scores, overlap, less_is_better=is_less).to_dict("index")
+            unrepeated = [i for i, cells in usable.items() if is_unrepeated(cells)]
+            compared = differences_to_best(
+                scores, overlap, less_is_better=is_less, unrepeated=unrepeated
+            ).to_dict("index")
         for i, place in enumerate(same):
             mean, error = mean_over_seeds(usable[i], metric)
             ranks[place] = {"mean": mean, "se": error, "seeds": int(scores[i].count())}

@@ -397,9 +397,9 @@ def _fits_with_samplers(
     records: Sequence[CellRecord], key: Callable[[CellRecord], tuple]
 ) -> Iterator[tuple[CellRecord, CellRecord]]:
     finished = [r for r in valid_cells(records) if r.results]
-    sampled = grouped((r for r in finished if r.cell.is_sampled), key)
+    sampled = grouped((r for r in finished if r.cell.samples_posterior), key)
     for record in finished if sampled else ():
-        if not record.cell.is_sampled and not record.cell.is_tempered:
+        if not record.cell.samples_posterior and not record.cell.is_tempered:
             yield from ((record, other) for other in sampled.get(key(record), ()))
 
 
@@ -412,7 +412,7 @@ def sampler_pairs(
     """
     first: dict[tuple, CellRecord] = {}
     for record in valid_cells(records):
-        if not record.results or not record.cell.is_sampled:
+        if not record.results or not record.cell.samples_posterior:
             continue
         other = first.setdefault(key(record), record)
         if other is not record:
@@ -426,7 +426,7 @@ def invalid_chains(records: Sequence[CellRecord]) -> dict[str, str]:
     that mean is no lower than any ELBO or evidence of the same model; chains that are all stuck in
     one place, which agree with each other, may be.
     """
-    if not any(record.cell.is_sampled for record in records):
+    if not any(record.cell.samples_posterior for record in records):
         return {}
     bounds: dict[tuple, list[tuple[float, str]]] = {}
     for record in records:
@@ -440,7 +440,7 @@ def invalid_chains(records: Sequence[CellRecord]) -> dict[str, str]:
     reasons = {}
     for record in records:
         mean, lower = record.results.get("log_likelihood"), bounds.get(model_key(record))
-        if lower and mean is not None and record.cell.is_sampled:
+        if lower and mean is not None and record.cell.samples_posterior:
             bound, name = max(lower)
             if mean + ERRORS * record.results["log_likelihood_mcse"] < bound:
                 reasons[record.name] = (

@@ -6,7 +6,7 @@ there are, and although the best is chosen on the same data.
 """
 
 import math
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 
 import numpy as np
 import pandas as pd
@@ -112,6 +112,7 @@ def differences_to_best(
     overlap: float = 0.0,
     margin: float | None = None,
     less_is_better: bool = True,
+    unrepeated: Collection[Hashable] = (),
 ) -> pd.DataFrame:
     """Paired differences of methods to the best, with simultaneous intervals and verdicts.
 
@@ -129,6 +130,8 @@ def differences_to_best(
         best.
     less_is_better
         Whether a lower score is better.
+    unrepeated
+        Methods whose score is that of one ensemble: no verdict is about them.
 
     Returns
     -------
@@ -144,6 +147,8 @@ def differences_to_best(
     best = means.idxmin() if less_is_better else means.idxmax()
     differences = scores.sub(scores[best], axis=0)
     half_widths = _half_widths_to_best(scores, differences, best, overlap)
+    if best in unrepeated:
+        half_widths = {}
     rows = []
     for method, difference in differences.items():
         if method == best:
@@ -151,7 +156,7 @@ def differences_to_best(
             continue
         paired = list(difference.dropna())
         mean, error = mean_and_error(paired, overlap)
-        half_width = half_widths.get(method, math.nan)
+        half_width = math.nan if method in unrepeated else half_widths.get(method, math.nan)
         low, high = mean - half_width, mean + half_width
         verdict = _verdict(*((low, high) if less_is_better else (-high, -low)), margin)
         values = (mean, error, low, high, len(paired), verdict)

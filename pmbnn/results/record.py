@@ -19,7 +19,7 @@ RECORD = "metrics.json"
 FORMAT = 3
 """Version of a record; folders with a record of another one are rejected."""
 
-Fitted = Literal["converged", "not_converged", "undecided", "improper"]
+Fitted = Literal["converged", "not_converged", "undecided", "improper", "ensemble"]
 
 Failed = Literal["diverged", "error", "out_of_memory"]
 """Statuses of cells without a fit."""
@@ -336,6 +336,16 @@ def has_converged(record: CellRecord) -> bool:
     """
     used = [restart.status for restart in record.restarts if restart.weight >= LEAST_WEIGHT]
     return not any(status in NOT_CONVERGED for status in (record.status, *used))
+
+
+def is_unrepeated(records: Iterable[CellRecord]) -> bool:
+    """Whether these cells are one ensemble on each data seed.
+
+    Members depend on the modes that were found. Another ensemble shows by how much, and a verdict
+    is about the procedure, not about one ensemble.
+    """
+    seeds = {r.cell.inference.seed for r in records if r.cell.is_ensemble}
+    return len(seeds) == 1
 
 
 def scale_at_grid_end(record: CellRecord) -> bool | None:

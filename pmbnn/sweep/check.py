@@ -67,7 +67,7 @@ def references(
     """
     before = experiment_of_folder(folder)
     present_list(folder)  # an older format is an error
-    chosen = [cell for cell in wanted_cells(before, only) if not cell.is_sampled]
+    chosen = [cell for cell in wanted_cells(before, only) if not cell.samples_posterior]
     run = prepare(before, folder, devices)
     names = {cell: run.tasks[cell].name for cell in chosen}
     stored = [cell for cell, name in names.items() if run.results.is_finished(name)]

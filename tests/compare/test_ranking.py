@@ -18,6 +18,7 @@ from pmbnn.results.ranking import (
     differences_to_best,
     pairwise_half_widths,
 )
+from pmbnn.results.record import is_unrepeated
 from pmbnn.results.tables import combine
 
 SEEDS = range(5)
@@ -297,6 +298,25 @@ def test_every_type_of_predictions_has_its_scores():
     assert set(SCORES) == set(PREDICTIVES)
     for scores in SCORES.values():
         assert scores.main[0] in scores.columns and scores.ranked_by
+
+
+def test_one_ensemble_decides_nothing():
+    """Neither about itself nor, if it is the best, about others; two on each data seed do."""
+    rng = np.random.default_rng(0)
+    scores = 0.01 * pd.DataFrame(rng.normal(size=(5, 3)), columns=["a", "b", "c"]) + [0, 0.5, 1]
+    found = differences_to_best(scores, unrepeated=["b"])
+    assert list(found["verdict"]) == [BEST, UNDECIDED, SIGNIFICANTLY_WORSE]
+    found = differences_to_best(scores, unrepeated=["a"])
+    assert list(found["verdict"]) == [BEST, UNDECIDED, UNDECIDED]
+
+
+def test_cells_of_one_ensemble_are_unrepeated(made):
+    def ensembles(*seeds):
+        return [made.record(inference={"engine": "mile", "seed": seed}) for seed in seeds]
+
+    assert is_unrepeated(ensembles(0, 0))
+    assert not is_unrepeated(ensembles(0, 1))
+    assert not is_unrepeated([made.record(inference={"engine": "mclmc"})])
 
 
 def test_of_a_score_where_more_is_better_the_highest_is_best():

@@ -87,6 +87,20 @@ def test_the_record_says_how_the_chains_went(cell):
         assert 0 < record.results[f"{name}_mcse"] < 1
 
 
+ENSEMBLE = "engine: mile, chains: 3, draws: 30, descent: 50, tuning: 60, thin: 2, pooling: %s"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pooling", ["equal", "stacked"])
+def test_an_ensemble_is_not_said_to_converge(pooling, tmp_path):
+    record, _, _ = only(sampled(tmp_path, inference=ENSEMBLE % pooling))
+    assert (record.status, record.sampling.draws) == ("ensemble", 30)
+    assert record.reason.startswith("3 members, each about a mode of its own; between them R-hat")
+    assert record.results["rhat"] == record.sampling.rhat_largest
+    # A mean of logarithms is at most the logarithm of the mean, if the weights are equal.
+    assert record.results["member_nll"] > record.results["nll"] or pooling == "stacked"
+
+
 def test_rows_are_left_out_by_the_draws(cell):
     record, trace, _ = cell
     log_likelihood = trace["log_likelihood"]["y"].values
@@ -255,7 +269,7 @@ def test_chains_that_broke_are_a_recorded_failure(tmp_path, monkeypatch):
 
         chains = Chains(np.zeros((4, 2, 3)), {"lp": np.zeros((4, 2))}, np.ones(4, bool))
         samples = Samples(chains, "diverged", "4 of 4 chains", None, {})
-        return [sampled_cell(cells[0], cells[0].hyperprior, {}, samples, None, 1.0)]
+        return [sampled_cell(cells[0], cells[0].hyperprior, {}, samples, None, 1.0, None)]
 
     monkeypatch.setattr(job_module, "sample_job", broken)
     stored = []

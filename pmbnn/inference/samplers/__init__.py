@@ -13,6 +13,6 @@ __getattr__, __dir__, __all__ = lazy.attach(
     submod_attrs={
         "chains": ["Chains", "Evidence", "Sampler", "Samples", "Convergence", "function_rhat"],
         "run": ["build_sampler", "sample_posterior"],
-        "settings": ["SAMPLING", "Mclmc", "Nuts", "Sampling", "Smc"],
+        "settings": ["SAMPLING", "Mclmc", "Mile", "Nuts", "Sampling", "Smc"],
     },
 )

@@ -114,7 +114,7 @@ def is_finite(value, gradient) -> jax.Array:
 # on every prediction, so that predictions are compared between chains, not weights.
 
 
-Status = Literal["converged", "undecided", "diverged"]
+Status = Literal["converged", "undecided", "ensemble", "diverged"]
 
 PERCENTILE, AT_PERCENTILE = 95, 1.02
 LARGEST = 1.05
@@ -330,7 +330,8 @@ class Samples(Summarised):
         The draws, without the few broken chains that are tolerated; of all chains if too many are
         broken.
     status, reason
-        ``converged``; ``undecided`` if chains still disagree; ``diverged`` if more than one chain
+        ``converged``; ``undecided`` if chains still disagree; ``ensemble`` of chains that keep to
+        modes of their own, whether they agree or not; ``diverged`` if more than one chain
         in eight met a density that is not finite. The reason also says how many chains were left
         out, and if a prior is improper.
     convergence

@@ -40,7 +40,7 @@ from pmbnn.inference.samplers.chains import (
     is_finite,
     key_of,
 )
-from pmbnn.inference.samplers.settings import Mclmc
+from pmbnn.inference.samplers.settings import Microcanonical
 from pmbnn.inference.xla.compile import compiler_options, shared
 
 
@@ -140,7 +140,7 @@ class MclmcSampler:
     """
 
     density: LogDensity
-    settings: Mclmc
+    settings: Microcanonical
     begin: Callable[..., IntegratorState]
     advance: Callable[..., tuple[IntegratorState, Draw]]
 
@@ -294,7 +294,7 @@ class Window:
         return float(np.median((weights * ratios).sum(axis=1) / weights.sum(axis=1)))
 
 
-def build_sampler(density: LogDensity, settings: Mclmc) -> MclmcSampler:
+def build_sampler(density: LogDensity, settings: Microcanonical) -> MclmcSampler:
     """Programs of all chains of a model.
 
     Raises
@@ -312,7 +312,7 @@ def build_sampler(density: LogDensity, settings: Mclmc) -> MclmcSampler:
     return MclmcSampler(density, settings, *shared(key, lambda: _programs(density, settings)))
 
 
-def _programs(density: LogDensity, settings: Mclmc) -> tuple[Callable, Callable]:
+def _programs(density: LogDensity, settings: Microcanonical) -> tuple[Callable, Callable]:
     """The programs `begin` and `advance` of a sampler."""
     dtype = jnp.dtype(density.dtype)
 

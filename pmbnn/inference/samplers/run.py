@@ -13,7 +13,7 @@ from pmbnn.core.stages import stage, staged
 from pmbnn.inference.groups import Arrays, Checkpoint
 from pmbnn.inference.log_density import LogDensity
 from pmbnn.inference.samplers.chains import Chains, Convergence, Sampler, Samples, Status
-from pmbnn.inference.samplers.settings import Sampling
+from pmbnn.inference.samplers.settings import Microcanonical, Sampling
 from pmbnn.inference.unsupported import explained
 from pmbnn.inference.xla.compile import precision
 
@@ -90,8 +90,9 @@ def build_sampler(density: LogDensity, settings: Sampling) -> Sampler:
     ValueError
         If the sampler cannot sample the model.
     """
+    name = "mclmc" if isinstance(settings, Microcanonical) else settings.engine
     # Imported here: blackjax takes a second to import, and fits do not need it.
-    module = import_module(f"{__package__}.{settings.engine}")
+    module = import_module(f"{__package__}.{name}")
     return module.build_sampler(density, settings)
 
 
@@ -138,11 +139,15 @@ def sample_posterior(
         with precision(density.dtype):
             return save(walk.followed_by(*sampler.extend(walk.state, prepared, identity)))
 
-    draws = sampler.settings.draws
+    draws, is_ensemble = sampler.settings.draws, sampler.settings.is_ensemble
+    doublings = 0 if is_ensemble else DOUBLINGS
     with stage("sample", draws, "draw") as report_progress:
-        walk, convergence = sample_until_agreed(extend, walk, functions, draws, report_progress)
+        walk, convergence = sample_until_agreed(
+            extend, walk, functions, draws, report_progress, doublings
+        )
     save(walk, at_end=True)
-    status, reason = verdict(walk.chains, convergence, tuning.failed, density.flat.improper)
+    improper = density.flat.improper
+    status, reason = verdict(walk.chains, convergence, tuning.failed, improper, is_ensemble)
     chains = walk.chains if walk.chains.too_many_broken else walk.chains.whole
     return Samples(chains, status, reason, convergence, tuning.values)
 
@@ -153,8 +158,9 @@ def sample_until_agreed(
     functions: Functions,
     draws: int,
     report_progress: Callable[[int, int, str], None],
+    doublings: int = DOUBLINGS,
 ) -> tuple[Walk, Convergence | None]:
-    """Chains, doubled until functions of their draws agree or there are eight times as many.
+    """Chains, doubled until functions of their draws agree or they doubled often enough.
 
     Broken chains are not compared. If too many are, none is continued, and there is no convergence.
 
@@ -166,9 +172,11 @@ def sample_until_agreed(
         The chains before, with some blocks of `draws` draws or none.
     report_progress
         Called with the numbers of draws of each chain so far and in all, and with a message.
+    doublings
+        Largest number of times that the draws double.
     """
     values: list[np.ndarray] = []
-    for doubled in range(DOUBLINGS + 1):
+    for doubled in range(doublings + 1):
         blocks = 2**doubled
         while len(values) < blocks:
             done = draws * len(values)
@@ -188,7 +196,11 @@ def sample_until_agreed(
 
 
 def verdict(
-    chains: Chains, convergence: Convergence | None, untuned: np.ndarray, improper: bool
+    chains: Chains,
+    convergence: Convergence | None,
+    untuned: np.ndarray,
+    improper: bool,
+    is_ensemble: bool = False,
 ) -> tuple[Status, str]:
     """Status of chains, and the reason.
 
@@ -203,6 +215,8 @@ def verdict(
         Whether a chain could not be tuned, ``(chain,)``.
     improper
         Whether a prior is improper.
+    is_ensemble
+        Whether every chain keeps to a mode of its own.
     """
     n, status = len(untuned), "diverged"
     broken = (
@@ -213,6 +227,9 @@ def verdict(
         reason = broken
     elif untuned.any():
         reason = f"the tuning of {untuned.sum()} of {n} chains found no step"
+    elif is_ensemble:
+        status = "ensemble"
+        reason = f"{n} members, each about a mode of its own; between them {convergence}"
     elif convergence.passed:
         status, reason = "converged", str(convergence)
     else:

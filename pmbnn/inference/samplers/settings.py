@@ -1,6 +1,6 @@
 """Settings of samplers, as in experiment files."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -12,6 +12,9 @@ prior; three times as many under a Cauchy prior (benchmarks/samplers.txt)."""
 
 TEMPERATURES = 18
 """Approximate number of temperatures of a run of tempered SMC, for the same network."""
+
+LEAST_STACKED = 25
+"""Draws of a member that its leave-one-out densities need: a tail of five."""
 
 Count = Annotated[int, Field(ge=1)]
 
@@ -31,6 +34,9 @@ class Sampling(Specification):
     validation
         Share of the training rows held out if a scale is tuned; they choose nothing else.
     """
+
+    is_ensemble: ClassVar[bool] = False
+    """Whether every chain keeps to a mode of its own: they are no draws of the posterior."""
 
     chains: Annotated[int, Field(ge=2, le=10_000)] = 16
     draws: Annotated[int, Field(ge=4)] = 400
@@ -70,13 +76,14 @@ class Started(Sampling):
     @model_validator(mode="before")
     @classmethod
     def _near_zero(cls, values):
-        if isinstance(values, dict) and values.get("start", "dispersed") != "dispersed":
-            return {"spread": 0.1, "descent": 2_000} | values
-        return values
+        if not isinstance(values, dict):
+            return values
+        start = values.get("start", cls.model_fields["start"].default)
+        return values if start == "dispersed" else {"spread": 0.1, "descent": 2_000} | values
 
 
-class Mclmc(Started):
-    """Settings of microcanonical Langevin Monte Carlo.
+class Microcanonical(Started):
+    """Settings of chains of microcanonical Langevin Monte Carlo.
 
     Parameters
     ----------
@@ -91,7 +98,6 @@ class Mclmc(Started):
         Number of steps per draw.
     """
 
-    engine: Literal["mclmc"] = "mclmc"
     tuning: Annotated[int, Field(ge=10)] = 2_000
     energy_variance: Positive = 5e-4
     thin: Count = 10
@@ -100,6 +106,61 @@ class Mclmc(Started):
     def gradients(self) -> int:
         """Number of gradients of a chain, two per step, if its draws do not double."""
         return self.descent + 2 * (self.tuning + self.draws * self.thin)
+
+
+class Mclmc(Microcanonical):
+    """Settings of microcanonical Langevin Monte Carlo."""
+
+    engine: Literal["mclmc"] = "mclmc"
+
+
+class Mile(Microcanonical):
+    """Settings of a microcanonical Langevin ensemble (MILE): members that keep to their modes.
+
+    Every chain starts at a mode of its own, and its draws are of the posterior nearby. All chains
+    together are an ensemble, not draws of the posterior, however long they are; they are never
+    doubled, and the status of the cell is ``ensemble``.
+
+    Parameters
+    ----------
+    chains
+        Number of members.
+    draws
+        Number of draws of each member.
+    energy_variance
+        Target variance of the energy error of a step per dimension. At 0.1, standard deviations of
+        predictions are a few per cent too large.
+    pooling
+        Weights of the members in predictions: ``equal``, or ``stacked``, those of highest
+        leave-one-out log score on the training rows.
+
+    References
+    ----------
+    Sommer et al. (2025), Microcanonical Langevin ensembles; Yao, Vehtari and Gelman (2022),
+    Stacking for non-mixing Bayesian computations.
+    """
+
+    is_ensemble: ClassVar[bool] = True
+
+    engine: Literal["mile"] = "mile"
+    chains: Annotated[int, Field(ge=2, le=10_000)] = 10
+    draws: Annotated[int, Field(ge=4)] = 200
+    start: Literal["map", "fit"] = "map"
+    spread: Positive = 0.1
+    descent: Annotated[int, Field(ge=0)] = 2_000
+    tuning: Annotated[int, Field(ge=10)] = 5_000
+    energy_variance: Positive = 0.1
+    thin: Count = 50
+    pooling: Literal["equal", "stacked"] = "equal"
+
+    @model_validator(mode="after")
+    def _has_tail(self):
+        if self.pooling == "stacked" and self.draws < LEAST_STACKED:
+            raise ValueError(
+                f"must have `draws` >= {LEAST_STACKED} to be stacked, got {self.draws}: "
+                "leave-one-out densities take a fifth of them as their tail"
+            )
+        return self
 
 
 class Nuts(Started):
@@ -171,5 +232,5 @@ class Smc(Sampling):
         return self.draws * TEMPERATURES * self.moves * (1 + sum(self.leapfrogs) // 2)
 
 
-SAMPLING: dict[str, type[Sampling]] = {"mclmc": Mclmc, "nuts": Nuts, "smc": Smc}
+SAMPLING: dict[str, type[Sampling]] = {"mclmc": Mclmc, "mile": Mile, "nuts": Nuts, "smc": Smc}
 """Settings of every sampler by its engine's name."""
