@@ -1,7 +1,8 @@
 """Names of stored cells and keys of random numbers stay as they are.
 
 Both hash the text of a cell's settings. A field that is renamed keeps its first name in that text,
-one that is removed its default, and a new one appears only where it differs from its default.
+one that is removed its default, and a new one appears only where it differs from its default. A
+change that gives other draws gives other names: MCLMC without `shares`.
 """
 
 import json
