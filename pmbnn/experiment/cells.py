@@ -84,9 +84,14 @@ class Cell(Summarised):
         return getattr(self.inference, "is_ensemble", False)
 
     @property
+    def temperature(self) -> float:
+        """Temperature of the posterior that it samples; 1 of a fit."""
+        return getattr(self.inference, "temperature", 1.0)
+
+    @property
     def samples_posterior(self) -> bool:
         """Whether its draws are of the posterior, if its chains have converged."""
-        return self.is_sampled and not self.is_ensemble
+        return self.is_sampled and not self.is_ensemble and not self.is_tempered
 
     @property
     def is_point(self) -> bool:
@@ -95,9 +100,10 @@ class Cell(Summarised):
 
     @property
     def is_tempered(self) -> bool:
-        """Whether its objective is not the ELBO, whose optimum is the posterior of its model."""
+        """Whether it aims at another distribution than the posterior of its model."""
         weight = getattr(self.inference, "kl_weight", 1)
-        return weight != 1 or getattr(self.inference, "kl_scaling", "sum") != "sum"
+        scaling = getattr(self.inference, "kl_scaling", "sum")
+        return weight != 1 or scaling != "sum" or self.temperature != 1
 
     @property
     def scale(self) -> float | Tune | None:

@@ -338,7 +338,8 @@ def importance_results(
     the mean of that of all training rows, in nats, with its Monte-Carlo standard error
     ``log_likelihood_mcse``; ``elpd_loo``, the expected log predictive density by leaving rows out,
     in nats an observation, of targets in original units (higher is better), its standard error over
-    rows ``elpd_loo_se``, and ``loo_pareto_k``, the largest k-hat of a row.
+    rows ``elpd_loo_se``, and ``loo_pareto_k``, the largest k-hat of a row; these three of draws of
+    the posterior alone.
 
     Parameters
     ----------
@@ -374,7 +375,8 @@ def _chain_results(
         "log_likelihood": float(by_chain.mean()),
         "log_likelihood_mcse": float(by_chain.std(ddof=1) / np.sqrt(chains)),
     }
-    if chains * draws < LEAST_DRAWS:
+    # Importance weights of other draws would be wrong.
+    if chains * draws < LEAST_DRAWS or not sampled.cell.samples_posterior:
         return results
     by_row, k = leave_one_out(log_likelihood)
     error = by_row.std(ddof=1) / np.sqrt(len(by_row))

@@ -13,7 +13,7 @@ from pmbnn.inference.flat import ModelGraphs, model_graphs
 from pmbnn.inference.log_density import build_log_density
 from pmbnn.inference.samplers.run import build_sampler
 from pmbnn.models.build import build_model
-from pmbnn.prediction.predictor import Predictor
+from pmbnn.prediction.predictor import Predictor, tempering
 from pmbnn.results.record import LearningRateSearch
 
 
@@ -57,7 +57,9 @@ class GroupPrograms:
     def _build(self, cell: Cell, rows: Rows, count: int, **how):
         graphs = self._graphs(cell, rows)
         if cell.is_sampled:
-            return build_sampler(build_log_density(graphs, count), cell.inference)
+            further = tempering(cell.temperature, cell.prior)
+            density = build_log_density(graphs, count, further=further)
+            return build_sampler(density, cell.inference)
         build_program = ENGINES[cell.inference.engine].build_program
         return build_program(graphs, cell.inference, count, self.width, **how)
 

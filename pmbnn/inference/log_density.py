@@ -255,7 +255,10 @@ class TemperedDensity(Density):
 
 
 def build_log_density(
-    model: pm.Model | ModelGraphs, rows: int, dtype: str = "float32"
+    model: pm.Model | ModelGraphs,
+    rows: int,
+    dtype: str = "float32",
+    further: Callable[[FlatModel, TensorVariable], TensorVariable] | None = None,
 ) -> LogDensity:
     """Log-density of a model's unconstrained free variables.
 
@@ -267,6 +270,9 @@ def build_log_density(
         Number of rows of the data: the length of the dim ``observation``.
     dtype
         ``float32`` or ``float64``.
+    further
+        Function of the flat model and of its total log-likelihood: a scalar graph that is added to
+        the log-density, in nats.
 
     Raises
     ------
@@ -285,7 +291,10 @@ def build_log_density(
     by_row = [materialised(graph) for graph in flat.log_likelihoods.values()]
     weights = row_weights(batch, batch, padding)
     likelihood = total_log_likelihood(by_row, flat.potentials.values(), flat.rows, weights)
-    graphs = flat.at(vector, [likelihood + flat.log_prior])
+    log_density = likelihood + flat.log_prior
+    if further is not None:
+        log_density += further(flat, likelihood)
+    graphs = flat.at(vector, [log_density])
     with precision(dtype), explained(flat, dtype):
         functions = split_jax_function(list(flat.data.values()), [vector], graphs)
         density = LogDensity(flat, dtype, padding, likelihood, *functions)

@@ -22,11 +22,11 @@ from pmbnn.inference.samplers.settings import SAMPLING, Sampling
 from pmbnn.inference.settings import DEFAULT_STEPS, Inference
 from pmbnn.inference.unsupported import why_not_finite
 from pmbnn.inference.xla.compile import sharing_programs
-from pmbnn.models.build import likelihood_of
+from pmbnn.models.build import likelihood_of, parts_of
 from pmbnn.prediction.datatree import history_of
 from pmbnn.prediction.draws import GuideDraws, KeptDraws
 from pmbnn.prediction.posterior import Posterior
-from pmbnn.prediction.predictor import compared_functions
+from pmbnn.prediction.predictor import compared_functions, tempering
 from pmbnn.prediction.progress import shown
 
 START_DRAWS = 5
@@ -240,7 +240,8 @@ def sample(
     dtype = chosen_dtype(model, dtype)
     place = device_here(device)
     with running_on(place), shown(progress), sharing_programs(model):
-        density = build_log_density(model, n_observations(model), dtype)
+        further = _tempering(model, sampling)
+        density = build_log_density(model, n_observations(model), dtype, further)
         check_support(model, value_shapes(model))
         sampler = build_sampler(density, sampling)
         samples = sample_posterior(
@@ -283,6 +284,19 @@ def _sampling(engine: str, random_seed: int, further: Mapping[str, object]) -> S
     arguments = {*places.values(), "progress", "dtype", "device"}
     check_arguments(further, arguments, "pb.sample", **elsewhere)
     return validated(SAMPLING[engine], {"seed": random_seed, **further}, places, "pb.sample")
+
+
+def _tempering(model: pm.Model, settings: Sampling):
+    """What a density at the temperature of the settings has beside that of the model."""
+    temperature, parts = getattr(settings, "temperature", 1.0), parts_of(model)
+    if parts is not None:
+        return tempering(temperature, parts.prior)
+    if temperature != 1:
+        raise ValueError(
+            f"`temperature` must be 1 for a model that is not one of this package, got "
+            f"{temperature:g}: nothing says which of its variables are weights."
+        )
+    return None
 
 
 def _why_chains_are_not_finite(model: pm.Model, settings: Sampling, dtype: str) -> str | None:

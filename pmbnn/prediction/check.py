@@ -190,6 +190,11 @@ def _draws_of_posterior(reference: Posterior) -> _Drawn:
         raise ValueError(f"`reference` must have draws of the posterior, but {reference.reason}.")
     if reference.status == "ensemble":
         raise ValueError(f"`reference` must be of the posterior, got an ensemble: {reference}.")
+    temperature = getattr(reference.settings, "temperature", 1)
+    if temperature != 1:
+        raise ValueError(
+            f"`reference` must be of the posterior, got one at temperature {temperature:g}."
+        )
     drawn = reference.to_datatree()["posterior"]
     named = {v.name: _repeats(drawn[v.name].values) for v in reference.model.free_RVs}
     values = _repeats(chains.values)

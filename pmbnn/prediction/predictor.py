@@ -25,12 +25,12 @@ from pmbnn.inference.flat import (
 )
 from pmbnn.inference.observed import observations_last
 from pmbnn.inference.samplers.run import Functions
-from pmbnn.inference.unsupported import computed_by_pytensor, names_in_jax
+from pmbnn.inference.unsupported import computed_by_pytensor, names_in_jax, untransformed_name
 from pmbnn.inference.xla.compile import compiler_options, jax_function, precision, shared
 from pmbnn.inference.xla.rewrites import computed_once
 from pmbnn.models.build import LAYER_PARAMETER, OBSERVED, ROW_DATA, NetworkParts, likelihood_of
 from pmbnn.models.likelihoods import Likelihood
-from pmbnn.models.priors import STANDARD
+from pmbnn.models.priors import STANDARD, Prior
 from pmbnn.prediction.class_probabilities import ClassProbabilities, Predictive, Weights
 from pmbnn.prediction.density import Density
 from pmbnn.prediction.draws import (
@@ -452,15 +452,10 @@ class DensityParts:
 
     def __init__(self, model: pm.Model, own_bias_scale: bool = False) -> None:
         flat = flatten_model(model, rows=None, jacobian=False)
-        weights = [name for name in flat.log_priors if LAYER_PARAMETER.match(name)]
+        weights = weight_priors(flat, own_bias_scale)
         terms = {
             LIKELIHOOD: [by_row.sum() for by_row in flat.log_likelihoods.values()],
-            WEIGHTS: [
-                flat.log_priors[name]
-                if own_bias_scale and name.startswith("bias")
-                else _of_standard(flat, name)
-                for name in weights
-            ],
+            WEIGHTS: [*weights.values()],
             SCALES: [term for name, term in flat.log_priors.items() if name not in weights],
         }
         graphs = {name: sum(parts) for name, parts in terms.items() if parts}
@@ -489,6 +484,52 @@ class DensityParts:
             arrays = [jnp.asarray(data[name]) for name in self._data]
             parts = self._all_draws(jnp.asarray(values, "float64"), *arrays)
         return dict(zip(self.names, map(np.asarray, parts), strict=True))
+
+
+def weight_priors(flat: FlatModel, own_bias_scale: bool) -> dict[str, TensorVariable]:
+    """Log-prior of each variable of the weights, as `DensityParts` takes them; scalars, in nats."""
+    return {
+        name: flat.log_priors[name]
+        if own_bias_scale and name.startswith("bias")
+        else _of_standard(flat, name)
+        for name in flat.log_priors
+        if LAYER_PARAMETER.match(name)
+    }
+
+
+def tempering(
+    temperature: float, prior: Prior
+) -> Callable[[FlatModel, TensorVariable], TensorVariable] | None:
+    """What a posterior at another temperature has beside its density, for `build_log_density`.
+
+    Likelihood and prior of the weights are raised to one over the temperature, the latter as
+    `DensityParts` has it: at each scale, weights have the density of another distribution. Priors
+    of scales and of noise, and the Jacobians of transformations, stay as they are.
+
+    Returns
+    -------
+    callable or None
+        None at temperature 1.
+
+    References
+    ----------
+    Wenzel et al. (2020), How good is the Bayes posterior in deep neural networks really?
+    """
+    if temperature == 1:
+        return None
+
+    def further(flat: FlatModel, log_likelihood: TensorVariable) -> TensorVariable:
+        weights = weight_priors(flat, prior.bias_scale is not None)
+        for name in weights:
+            if flat.distributions[name].transform is not None:
+                raise ValueError(
+                    f"`temperature` must be 1 with prior {prior.kind}, got {temperature:g}: "
+                    f"`{untransformed_name(name)}` is not on the whole line, and the Jacobian of "
+                    "its transformation would be raised too."
+                )
+        return (1 / temperature - 1) * (log_likelihood + sum(weights.values()))
+
+    return further
 
 
 def _of_standard(flat: FlatModel, name: str) -> TensorVariable:

@@ -279,7 +279,8 @@ def _method(records: Sequence[CellRecord]) -> str:
         repeated = "" if is_unrepeated(records) else ", several on each data seed"
         return f"ensembles by {name.upper()}{repeated}: a verdict is about the procedure"
     if cell.is_sampled:
-        return f"posterior, sampled by {name.upper()}"
+        at = "" if cell.temperature == 1 else f" at temperature {cell.temperature:g}"
+        return f"posterior{at}, sampled by {name.upper()}"
     if cell.is_point:
         return f"{name.replace('_', ' ')} estimates"
     return f"ADVI with a {name.replace('_', '-')} guide"

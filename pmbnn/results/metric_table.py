@@ -282,9 +282,9 @@ def _differing(
 def _ranks(
     places: Mapping[Hashable, Sequence[CellRecord]], metric: str, data: Mapping[str, str]
 ) -> dict[Hashable, dict[str, Any]]:
-    """Means, differences and verdicts of places: on each data set one is the best."""
+    """Means, differences and verdicts of places: one is best on a data set at a temperature."""
     ranks: dict[Hashable, dict[str, Any]] = {}
-    for same in grouped(places, lambda place: data[places[place][0].name]).values():
+    for same in grouped(places, lambda place: _compared(places[place][0], data)).values():
         usable = {i: [r for r in places[place] if r.results] for i, place in enumerate(same)}
         scores = pd.DataFrame({i: by_seed(usable[i], metric) for i in usable}, dtype=float)
         overlap = overlap_of(record for cells in usable.values() for record in cells)
@@ -300,6 +300,11 @@ def _ranks(
             ranks[place] = {"mean": mean, "se": error, "seeds": int(scores[i].count())}
             ranks[place] |= compared.get(i, {})
     return ranks
+
+
+def _compared(record: CellRecord, data: Mapping[str, str]) -> tuple[str, float]:
+    """What places share that are compared: data set, and temperature of the posterior."""
+    return data[record.name], record.cell.temperature
 
 
 def _note(records: Sequence[CellRecord], entries: pd.DataFrame, metric: str) -> str:

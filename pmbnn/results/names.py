@@ -27,7 +27,7 @@ CAPITALS = {"cauchy": "Cauchy", "laplace": "Laplace", "mnist": "MNIST", "student
 ENGINE, KL_WEIGHT, KL_SCALING = "inference.engine", "inference.kl_weight", "inference.kl_scaling"
 MIXTURE = "predict.mixture"
 
-STATED = {KL_WEIGHT: 1, KL_SCALING: "sum"}
+STATED = {KL_WEIGHT: 1, KL_SCALING: "sum", "inference.temperature": 1}
 """Settings that are shown unless they have this value: such a fit is not of the posterior."""
 
 USUAL = {"engine": "compiled", "guide": "mean_field", "estimator": "reparameterisation"}
@@ -193,8 +193,12 @@ def fit_title(cell: Cell) -> str:
     """Prior, hyperprior and method of a cell: ``normal × fixed 1, NUTS``."""
     words = f"{title(cell.prior)} × {scale_title(cell.hyperprior)}"
     if cell.is_sampled:
-        return f"{words}, {method_name(cell.inference).upper()}"
+        return f"{words}, {method_name(cell.inference).upper()}{_temperature(cell)}"
     return f"{words}, {method_name(cell.inference).replace('_', ' ')}" if cell.is_point else words
+
+
+def _temperature(cell: Cell) -> str:
+    return "" if cell.temperature == 1 else f", temperature {cell.temperature:g}"
 
 
 def seed_label(cell: Cell) -> str:
@@ -206,7 +210,7 @@ def cell_line(cell: Cell) -> str:
     """Data, seed, prior, hyperprior, and its method unless it is the default."""
     values = ((getattr(cell.inference, name, None), default) for name, default in USUAL.items())
     unusual = [value for value, default in values if value and value != default]
-    return ", ".join([seed_label(cell), combination_label(cell), *unusual])
+    return ", ".join([seed_label(cell), combination_label(cell), *unusual]) + _temperature(cell)
 
 
 def combination_title(cell: Cell, chosen_scale: float | None = None) -> str:
@@ -238,7 +242,7 @@ def cell_title(record: CellRecord) -> str:
 def _fit_words(cell: Cell) -> str:
     """Method of a fit unless it is the default: a sampler, a point, or a tempered posterior."""
     if cell.is_sampled:
-        return f", by {method_name(cell.inference).upper()}"
+        return f", by {method_name(cell.inference).upper()}{_temperature(cell)}"
     if cell.is_point:
         return f", {method_name(cell.inference).replace('_', ' ')}"
     weight = getattr(cell.inference, "kl_weight", 1.0)

@@ -305,7 +305,7 @@ MISTAKES = [
     ),
     (
         experiment(inference="fast"),
-        "`sweeps[0].inference` must be one of compiled, mclmc, nuts, pymc, smc, got 'fast'.",
+        "`sweeps[0].inference` must be one of compiled, mclmc, mile, nuts, pymc, smc, got 'fast'.",
     ),
     (
         experiment(dataset="[{kind: moons, nosie: 1}]"),

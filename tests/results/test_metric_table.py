@@ -101,6 +101,20 @@ def test_a_field_is_an_axis():
     assert "| prior | 5-5 | 50 |" in made.to_markdown()
 
 
+def test_posteriors_at_other_temperatures_are_not_ranked_with_each_other():
+    """Each temperature has its own best."""
+    cells = [
+        record("normal", FIXED, MOONS | {"seed": seed}, inference=inference, nll=nll + seed)
+        for seed in range(5)
+        for nll, inference in (
+            (0.5, {"engine": "mclmc"}),
+            (0.4, {"engine": "mclmc", "temperature": 0.5}),
+        )
+    ]
+    entries = table(cells, "prior", "inference.temperature").entries
+    assert list(entries["verdict"]) == ["best", "best"]
+
+
 def test_caveats_are_marked():
     made = records()
     made = [changed(made[0], status="not_converged"), *made[1:]]

@@ -13,7 +13,7 @@ from pmbnn.core.stages import stage, staged
 from pmbnn.inference.groups import Arrays, Checkpoint
 from pmbnn.inference.log_density import LogDensity
 from pmbnn.inference.samplers.chains import Chains, Convergence, Sampler, Samples, Status
-from pmbnn.inference.samplers.settings import Microcanonical, Sampling
+from pmbnn.inference.samplers.settings import Sampling
 from pmbnn.inference.unsupported import explained
 from pmbnn.inference.xla.compile import precision
 
@@ -90,9 +90,8 @@ def build_sampler(density: LogDensity, settings: Sampling) -> Sampler:
     ValueError
         If the sampler cannot sample the model.
     """
-    name = "mclmc" if isinstance(settings, Microcanonical) else settings.engine
     # Imported here: blackjax takes a second to import, and fits do not need it.
-    module = import_module(f"{__package__}.{name}")
+    module = import_module(f"{__package__}.{settings.engine}")
     return module.build_sampler(density, settings)
 
 

@@ -64,8 +64,13 @@ class Started(Sampling):
         tenth of `spread` wide at first. By default 500 if dispersed, otherwise 2,000.
     descent_rate
         Learning rate of these steps.
+    temperature
+        Temperature T of the posterior of a network: likelihood and prior of the weights are raised
+        to 1/T, priors of scales and of noise are not. Cells at different temperatures are never
+        ranked with each other.
     """
 
+    temperature: Positive = added(1.0)
     start: Annotated[
         Literal["dispersed", "map", "fit"], renamed_values(dispersed="density", fit="elbo")
     ] = added("dispersed", serialization_alias="uphill")
