@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from posteriors import APART, drawn, regression, two_modes
-from pydantic import ValidationError
 
 import pmbnn as pb
+from pmbnn.core.errors import ConfigError
 from pmbnn.inference.samplers.settings import Mile
 
 SHORT = {"chains": 8, "draws": 40, "tuning": 300, "descent": 300, "thin": 5}
@@ -38,8 +38,8 @@ def test_an_ensemble_is_no_reference():
 
 
 def test_members_start_at_fits():
-    with pytest.raises(ValidationError, match="'map' or 'fit'"):
+    with pytest.raises(ConfigError, match="`start` must be one of fit, map, got 'dispersed'"):
         Mile(start="dispersed")
-    with pytest.raises(ValidationError, match="`draws` >= 25 to be stacked, got 24"):
+    with pytest.raises(ConfigError, match="`draws` >= 25 to be stacked, got 24"):
         Mile(draws=24, pooling="stacked")
     assert (Mile().start, Mile().spread, Mile().descent) == ("map", 0.1, 2_000)
