@@ -288,9 +288,13 @@ def best_lines(records: Sequence[CellRecord]) -> list[str]:
         for variant in variants(records)
         if (words := best_words(variant.records))
     ]
-    converged = sum(bool(record.results) and has_converged(record) for record in records)
-    remedy = longer_fits(records)
-    return [*lines, f"{converged} of {counted(len(records), 'cell')} converged{remedy}"]
+    judged = [record for record in records if record.status != "ensemble"]
+    ensembles = len(records) - len(judged)
+    if judged:
+        converged = sum(bool(record.results) and has_converged(record) for record in judged)
+        remedy = longer_fits(judged)
+        lines.append(f"{converged} of {counted(len(judged), 'cell')} converged{remedy}")
+    return [*lines, *([counted(ensembles, "ensemble")] if ensembles else [])]
 
 
 def longer_fits(records: Sequence[CellRecord]) -> str:
@@ -338,9 +342,10 @@ def state_table(records: Sequence[CellRecord]) -> Table:
     rows = []
     for variant in variants(records):
         cells = variant.records
-        converged = sum(bool(r.results) and has_converged(r) for r in cells)
-        failed = sum(record.failed for record in cells)
-        numbers = [len(cells), converged, len(cells) - converged - failed, failed]
+        judged = [record for record in cells if record.status != "ensemble"]
+        converged = sum(bool(r.results) and has_converged(r) for r in judged)
+        failed = sum(record.failed for record in judged)
+        numbers = [len(cells), converged, len(judged) - converged - failed, failed]
         rows.append([variant.label, *numbers, best_words(cells)])
     right = ["finished", "converged", "not converged", "failed"]
     return make_table("Cells", ["cells", *right, "best"], rows, right)

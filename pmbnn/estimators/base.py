@@ -116,7 +116,7 @@ def fitted(cell: Cell, dataset: Dataset) -> Posterior:
     Raises
     ------
     ValueError
-        If every restart, or some chain, met what is not finite.
+        If every restart, or more than one chain in eight, met what is not finite.
     """
     programs, datasets, rows = programs_of(cell), {cell.dataset: dataset}, dataset.training
     if cell.is_sampled:
@@ -124,7 +124,7 @@ def fitted(cell: Cell, dataset: Dataset) -> Posterior:
     else:
         (inferred,) = fit_job([cell], datasets, programs, search_cell=cell)
     if inferred.best is None:
-        what = "some chain" if cell.is_sampled else "every restart"
+        what = "sampling" if cell.is_sampled else "every restart"
         raise ValueError(f"{what} diverged: {inferred.reason}.")
     parts = (cell.network, cell.prior, inferred.hyperprior, cell.likelihood, rows.take([0]))
     maps = dataset.standardisation, dataset.target_standardisation

@@ -53,7 +53,7 @@ class InferredCell(Summarised):
         Values of the model's data variables.
     sources
         The guide of each restart that did not diverge, or the draws of each chain, by number; none
-        if some chain diverged.
+        if too many chains broke.
     weights
         Weight of each source in the cell's predictions, by number.
     best

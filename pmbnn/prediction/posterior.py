@@ -138,7 +138,7 @@ class Posterior(Summarised):
 
     @property
     def convergence(self) -> Convergence | None:
-        """R-hat of what was compared between chains; None if some chain diverged, or of a guide."""
+        """R-hat of what was compared between chains; None of a guide, or if too many broke."""
         return None if self.samples is None else self.samples.convergence
 
     @property
@@ -343,7 +343,7 @@ class Posterior(Summarised):
         ------
         ValueError
             If the model is not one of this package, whose inputs are known, if `x` does not fit
-            it or is not finite, or if some chain diverged.
+            it or is not finite, or if too many chains broke.
         """
         predictor = self.predictor
         if self.chains is not None and self.chains.broken.any():

@@ -97,7 +97,7 @@ class Sampling(_Part):
         Number of chains, and draws of each until they agreed.
     rhat_percentile, rhat_largest
         R-hat that 95 % of the compared functions are below, and that of the worst; null where
-        some chain was broken.
+        too many chains were broken.
     tuned
         What the chains were tuned to, by name.
     """

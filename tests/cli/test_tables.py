@@ -247,6 +247,12 @@ def test_a_sweep_ends_with_the_best_combination_and_where_to_look():
     assert following.startswith("next: the page out/index.html; pmbnn table, predict, check or")
 
 
+def test_a_sweep_counts_its_ensembles_apart():
+    """They neither converged nor did they not."""
+    text = concluded([record(), record(seed=1, status="ensemble")])
+    assert "\n1 of 1 cell converged\n1 ensemble\n" in text
+
+
 @pytest.mark.parametrize(
     ("other", "length", "option"),
     [
