@@ -7,8 +7,8 @@ variance of the energy error bounds: that variance is the only setting of the ac
 The integrator is that of blackjax. All chains have one step size and one decoherence length, which
 the warm-up finds from all of them together. It runs in windows through the program that draws, so
 that there is no second program to compile. A step that meets a value which is not finite is not
-taken, and the chain turns round. In the warm-up the step size is then halved; afterwards the chain
-is broken.
+taken, and the chain turns round. If that happens to more chains of a window than may be broken, all
+steps of the warm-up are at most half as long from then on. After the warm-up the chain is broken.
 
 References
 ----------
@@ -33,6 +33,7 @@ from blackjax.util import generate_unit_vector
 
 from pmbnn.inference.log_density import LogDensity
 from pmbnn.inference.samplers.chains import (
+    BROKEN_SHARE,
     Chains,
     Tuning,
     chain_keys,
@@ -97,8 +98,8 @@ class Draw(NamedTuple):
 
 def step(key, walk: IntegratorState, log_density: Callable, step_size, length):
     """The chain after a step, its change of energy in nats, and whether the step was taken."""
-    move = with_isokinetic_maruyama(isokinetic_mclachlan(log_density, 1.0))
-    moved, kinetic = move(walk, step_size, length, key)
+    integrate = with_isokinetic_maruyama(isokinetic_mclachlan(log_density, 1.0))
+    moved, kinetic = integrate(walk, step_size, length, key)
     change = kinetic - moved.logdensity + walk.logdensity
     taken = is_finite(change, moved.logdensity_grad) & jnp.isfinite(moved.position).all()
     back = walk._replace(momentum=-walk.momentum)
@@ -154,7 +155,7 @@ class MclmcSampler:
                 number = min(self.settings.draws, steps - part)
                 state, draws = self._extend(moves, state, number, 1, prepared)
                 window.add(draws)
-            if window.met_not_finite:
+            if window.not_finite.mean() > BROKEN_SHARE:
                 longest = float(state.step_size) / 2
             excess = window.excess(self.settings.energy_variance)
             step_size = min(longest, next_step_size(float(state.step_size), excess))
@@ -262,12 +263,17 @@ class Window:
     ----------
     size
         Dimension of the target.
+
+    Attributes
+    ----------
+    not_finite
+        Whether a chain met a value that is not finite, ``(chain,)``.
     """
 
     def __init__(self, size: int):
         self.steps, self.sums = 0, np.zeros((2, size))
         self.errors: list[np.ndarray] = []
-        self.met_not_finite = False
+        self.not_finite: np.ndarray = np.zeros((), bool)
 
     def add(self, draws: Draw) -> None:
         """Steps of all chains, ``(chain, step, ...)``."""
@@ -275,7 +281,7 @@ class Window:
         self.steps += len(positions)
         self.sums += positions.sum(axis=0), (positions**2).sum(axis=0)
         self.errors.append(draws.energy_error)
-        self.met_not_finite |= bool(draws.n_not_finite.any())
+        self.not_finite = self.not_finite | draws.n_not_finite.any(axis=1)
 
     @property
     def spread(self) -> float:

@@ -114,6 +114,11 @@ def test_a_chain_far_away_does_not_slow_the_others():
     assert window_of(errors).excess(5e-4) == pytest.approx(1, rel=1e-6)
 
 
+def test_it_is_remembered_which_chains_met_what_is_not_finite():
+    assert window_of(np.ones((3, 4)), n_not_finite=1).not_finite.tolist() == [True] * 3
+    assert window_of(np.ones((3, 4))).not_finite.tolist() == [False] * 3
+
+
 def test_the_decoherence_length_is_of_the_variances_of_all_chains():
     values = np.random.default_rng(0).normal([1e3, 0, -5], [1, 2, 3], size=(4, 50_000, 3))
     assert window_of(np.ones((4, 50_000)), values).spread == pytest.approx(np.sqrt(14), rel=0.01)
