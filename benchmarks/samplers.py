@@ -1,9 +1,11 @@
 """MCLMC, NUTS and tempered SMC on the posterior of the 2-5-5-2 network on moons.
 
-Run: ``uv run python benchmarks/samplers.py`` (four to eight minutes of one core a model). Each
-sampler runs with its default settings in a process of its own on one core; processor time includes
-compilation. Class probabilities at test inputs are compared by total variation, between samplers
-and between random halves of the chains of one, which is the floor of what can be told apart.
+Run: ``uv run python benchmarks/samplers.py`` (two to six minutes of one core a model). Each sampler
+runs with its default settings in a process of its own on one core; processor time includes
+compilation, and that of a second run in the same process stands beside it. With ``--peers`` NUTS of
+NumPyro and of nutpie run on the first model too. Class probabilities at test inputs are compared by
+total variation, between samplers and between random halves of the chains of one, which is the floor
+of what can be told apart.
 """
 
 import argparse
@@ -18,6 +20,7 @@ import measuring
 import numpy as np
 
 ENGINES = ("mclmc", "nuts", "smc")
+PEERS = ("numpyro", "nutpie")
 MODELS = tuple((p, h) for h in ("fixed", "half_normal") for p in ("normal", "laplace", "cauchy"))
 NOISE, HIDDEN = 0.4, (5, 5)
 
@@ -28,6 +31,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", help="of models, as PRIOR/HYPERPRIOR")
     parser.add_argument("--folder", type=Path, help="keep runs there, and take what is there")
     parser.add_argument("--one", nargs=3, metavar=("PRIOR", "HYPERPRIOR", "ENGINE"))
+    parser.add_argument("--peers", action="store_true", help="NumPyro and nutpie too")
     parser.add_argument("--found", action="store_true", help="tables of the runs that are there")
     parser.add_argument("--out", type=Path, default=measuring.HERE / "samplers.txt")
     given = parser.parse_args()
@@ -44,12 +48,28 @@ def main() -> None:
                 if not given.found and not file_of(folder, *model, engine).exists():
                     command = [sys.executable, __file__, "--folder", str(folder), "--one"]
                     subprocess.run([*command, *model, engine], check=True)
+        if given.peers and not given.found:
+            run_peers(folder)
         measuring.report(tables(folder, models), given.out)
 
 
 def file_of(folder: Path, prior: str, hyperprior: str, engine: str) -> Path:
     """Where a run is kept."""
     return folder / f"{prior}-{hyperprior}-{engine}.npz"
+
+
+def run_peers(folder: Path) -> None:
+    """Samplers of the peers on the first model."""
+    from pmbnn.data import Moons
+
+    data, given = Moons(noise=NOISE).load(), folder / "data.npz"
+    np.savez(given, x=data.x_train, y=data.y_train, x_test=data.x_test)
+    for name in PEERS:
+        out = file_of(folder, *MODELS[0], name)
+        if not out.exists():
+            command = [*measuring.peers_python(), "-m", "contestants.nuts_of_peers", name]
+            files = [str(given.resolve()), str(out.resolve())]
+            subprocess.run([*command, *files], check=True, cwd=measuring.HERE)
 
 
 def run(prior: str, hyperprior: str, engine: str, folder: Path) -> None:
@@ -66,6 +86,9 @@ def run(prior: str, hyperprior: str, engine: str, folder: Path) -> None:
     start = time.process_time()
     found = pb.sample(model, engine=engine, progress=False)
     spent = time.process_time() - start
+    start = time.process_time()
+    pb.sample(model, engine=engine, progress=False, random_seed=1)
+    again = time.process_time() - start
     chains, settings = found.chains, found.settings
     # MCLMC's integrator takes two gradients a step.
     steps = chains.statistics["n_steps"].sum() * (2 if engine == "mclmc" else 1)
@@ -84,6 +107,7 @@ def run(prior: str, hyperprior: str, engine: str, folder: Path) -> None:
         status=found.status,
         largest=np.nan if found.convergence is None else found.convergence.largest,
         seconds=spent,
+        again=again,
         gradients=steps + before * settings.chains,
         shape=chains.values.shape,
         probabilities=np.asarray(means, float),
@@ -93,13 +117,13 @@ def run(prior: str, hyperprior: str, engine: str, folder: Path) -> None:
 
 def tables(folder: Path, models) -> str:
     """All runs, and the distances between those of a model."""
-    runs = [("model", "sampler", "status", "chains", "draws", "CPU s", "million gradients")]
-    runs[0] += ("largest R-hat", "log evidence", "of runs")
+    runs = [("model", "sampler", "status", "chains", "draws", "CPU s", "again")]
+    runs[0] += ("million gradients", "largest R-hat", "log evidence", "of runs")
     apart = [("model", "samplers", "total variation", "floor of the first", "of the second")]
     for model in models:
         found = {
             engine: np.load(file_of(folder, *model, engine))
-            for engine in ENGINES
+            for engine in (*ENGINES, *PEERS)
             if file_of(folder, *model, engine).exists()
         }
         name = " × ".join(model)
@@ -114,6 +138,8 @@ def tables(folder: Path, models) -> str:
 
 def of_run(engine: str, found) -> tuple[str, ...]:
     """Cells of one run."""
+    if engine in PEERS:
+        return ("", "8", "500", f"{found['seconds']:.1f}", f"{found['again']:.1f}", *[""] * 4)
     chains, draws, _ = found["shape"]
     evidence = ("", "")
     if engine == "smc":
@@ -121,7 +147,8 @@ def of_run(engine: str, found) -> tuple[str, ...]:
 
         runs = found["log_evidence"]
         evidence = (str(Evidence.of(runs)), " ".join(f"{v:.1f}" for v in np.unique(runs)))
-    cost = (f"{found['seconds']:.0f}", f"{found['gradients'] / 1e6:.2f}")
+    cost = (f"{found['seconds']:.1f}", f"{found['again']:.1f}")
+    cost += (f"{found['gradients'] / 1e6:.2f}",)
     status = str(found["status"])
     return (status, str(chains), str(draws), *cost, f"{found['largest']:.3f}", *evidence)
 
