@@ -68,17 +68,29 @@ def test_ratios_that_are_not_finite_say_nothing():
     assert results_of(np.nan, 100) == {}
 
 
-def test_loo_of_chains_is_of_targets_in_original_units():
-    rng = np.random.default_rng(0)
+def chains_and_predictor(samples_posterior=True):
+    """What two chains of 50 draws are evaluated by."""
     settings = SimpleNamespace(trace_draws=100), SimpleNamespace(draws=50)
-    cell = SimpleNamespace(predict=settings[0], inference=settings[1])
+    cell = SimpleNamespace(
+        predict=settings[0], inference=settings[1], samples_posterior=samples_posterior
+    )
     chains = Chains(np.zeros((2, 50, 1)), {}, np.zeros(2, bool))
     sampled = SimpleNamespace(samples=SimpleNamespace(chains=chains), cell=cell, data={})
-    by_row = rng.normal(-1, 0.1, size=(100, 9))
-    predictor = SimpleNamespace(log_joint=lambda data, values: (by_row, None))
+    by_row = np.random.default_rng(0).normal(-1, 0.1, size=(100, 9))
+    return sampled, SimpleNamespace(log_joint=lambda data, values: (by_row, None))
+
+
+def test_loo_of_chains_is_of_targets_in_original_units():
+    sampled, predictor = chains_and_predictor()
     plain, other = (importance_results(sampled, predictor, log_scale) for log_scale in (0.0, 2.5))
     assert other.pop("elpd_loo") == plain.pop("elpd_loo") - 2.5
     assert other == plain
+
+
+def test_draws_of_another_distribution_have_no_loo():
+    """Of an ensemble, or at another temperature: the weights would be wrong."""
+    found = importance_results(*chains_and_predictor(samples_posterior=False))
+    assert set(found) == {"log_likelihood", "log_likelihood_mcse"}
 
 
 def test_large_networks_and_points_are_not_looked_at():
