@@ -458,9 +458,11 @@ def invalid_chains(records: Sequence[CellRecord]) -> dict[str, str]:
 def bounds_evidence(record: CellRecord) -> bool:
     """Whether the ELBO or evidence of a cell bounds the evidence of its posterior.
 
-    A point has no width, and its objective is a density.
+    A point has no width, and its objective is a density; an ensemble is no posterior.
     """
-    return record.status != "improper" and not record.cell.is_point and not record.cell.is_tempered
+    cell = record.cell
+    is_other = cell.is_point or cell.is_tempered or cell.is_ensemble
+    return record.status != "improper" and not is_other
 
 
 def valid_cells(records: Sequence[CellRecord]) -> list[CellRecord]:

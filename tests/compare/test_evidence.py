@@ -118,6 +118,12 @@ def test_samplers_of_other_seeds_are_sources_of_their_own(made):
     assert found["LOO", "mclmc, seed 0"] == found["LOO", "mclmc, seed 1"] == 0
 
 
+def test_ensembles_are_no_source(made):
+    ensemble = made.record(inference={"engine": "mile"}, log_likelihood=-1.0)
+    records = cells(made)
+    assert len(evidence_table([*records, ensemble])) == len(evidence_table(records))
+
+
 def test_a_source_with_two_cells_of_a_combination_has_no_regret(made):
     records = cells(made)
     twice = [r for r in records if r.settings["inference"]["engine"] == "mclmc"]
