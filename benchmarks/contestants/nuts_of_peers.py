@@ -11,15 +11,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from contestants.serving import SHAPES
+
 CHAINS, DRAWS, WARM_UP = 8, 500, 500
-SHAPES = {
-    "weight_1": (2, 5),
-    "bias_1": (5,),
-    "weight_2": (5, 5),
-    "bias_2": (5,),
-    "weight_3": (5, 2),
-    "bias_3": (2,),
-}
 
 
 def outputs(x: np.ndarray, of: dict[str, np.ndarray]) -> np.ndarray:

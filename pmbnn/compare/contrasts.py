@@ -445,5 +445,5 @@ def read_contrasts_table(results: Results) -> pd.DataFrame:
 
 
 def have_reference(folder: ExperimentResults) -> bool:
-    """Whether some cells of a folder were sampled."""
+    """Whether some cells of a folder are samples of the posterior."""
     return any(record.cell.samples_posterior for record in folder.records)

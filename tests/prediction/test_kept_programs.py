@@ -1,0 +1,51 @@
+"""Programs that are kept as long as their model, and what must never be taken from them."""
+
+import gc
+import weakref
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytest
+
+import pmbnn as pb
+from pmbnn.inference.samplers import mclmc
+
+SHORT = {"chains": 4, "draws": 100, "tuning": 200, "descent": 100, "progress": False}
+
+
+@pytest.fixture
+def built(monkeypatch):
+    """A list that grows by one each time that programs are made."""
+    made, build = [], mclmc._programs
+    monkeypatch.setattr(mclmc, "_programs", lambda *a: made.append(1) or build(*a))
+    return made
+
+
+def mean_sum(model):
+    """Posterior mean of the sum of the model's two variables."""
+    return pb.sample(model, **SHORT).chains.values.sum(axis=-1).mean()
+
+
+def test_a_model_that_changed_is_sampled_as_it_is_now(built):
+    """Its data need no new program; another number in its graph and another term do."""
+    shift = pytensor.shared(0.0)
+    with pm.Model() as model:
+        data = pm.Data("data", np.zeros(20))
+        x = pm.Normal("x", 0.0, 10.0, shape=2)
+        pm.Normal("y", x.sum() + shift, 1.0, observed=data)
+    assert mean_sum(model) == pytest.approx(0, abs=0.1)
+    with model:
+        pm.set_data({"data": np.full(20, 5.0)})
+    assert mean_sum(model) == pytest.approx(5, abs=0.1)
+    assert len(built) == 1
+    shift.set_value(2.0)
+    assert mean_sum(model) == pytest.approx(3, abs=0.1)
+    with model:
+        pm.Potential("pull", -500 * (x.sum() - 9) ** 2)
+    assert mean_sum(model) == pytest.approx(9, abs=0.2)
+    assert len(built) == 3
+    model_is_alive = weakref.ref(model)
+    del model, data, x
+    gc.collect()
+    assert model_is_alive() is None
