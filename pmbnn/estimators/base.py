@@ -40,6 +40,7 @@ from pmbnn.models.networks import NETWORKS, Dense, Network
 from pmbnn.models.priors import HYPERPRIORS, PRIORS, Hyperprior, Prior
 from pmbnn.prediction.class_probabilities import Predictive
 from pmbnn.prediction.datatree import history_of
+from pmbnn.prediction.draws import KeptDraws
 from pmbnn.prediction.posterior import Posterior, read
 from pmbnn.prediction.posterior_file import dataset_of, read_part, save, section_of
 from pmbnn.prediction.predictor import NetworkModel
@@ -116,24 +117,27 @@ def fitted(cell: Cell, dataset: Dataset) -> Posterior:
     Raises
     ------
     ValueError
-        If every restart, or more than one chain in eight, met what is not finite.
+        If every restart diverged. Chains that diverged have a posterior that says so, and that
+        predicts nothing.
     """
     programs, datasets, rows = programs_of(cell), {cell.dataset: dataset}, dataset.training
     if cell.is_sampled:
         (inferred,) = sample_job([cell], datasets, programs)
     else:
         (inferred,) = fit_job([cell], datasets, programs, search_cell=cell)
-    if inferred.best is None:
-        what = "sampling" if cell.is_sampled else "every restart"
-        raise ValueError(f"{what} diverged: {inferred.reason}.")
+    sources, weights, best = inferred.sources, inferred.weights, inferred.best
+    if best is None:
+        if not cell.is_sampled:
+            raise ValueError(f"every restart diverged: {inferred.reason}.")
+        sources, weights, best = {0: KeptDraws.spread(inferred.samples.chains.merged)}, {0: 1.0}, 0
     parts = (cell.network, cell.prior, inferred.hyperprior, cell.likelihood, rows.take([0]))
     maps = dataset.standardisation, dataset.target_standardisation
     return Posterior(
         origin=NetworkModel(NetworkParts(*parts), rows, *maps),
         settings=cell.inference,
-        sources=inferred.sources,
-        weights=inferred.weights,
-        best=inferred.best,
+        sources=sources,
+        weights=weights,
+        best=best,
         status=inferred.status,
         reason=inferred.reason,
         draws_of=inferred.draws_of,
@@ -284,7 +288,7 @@ class BayesianNetwork(BaseEstimator):
 
     @property
     def status_(self) -> str:
-        """Verdict on the fit: ``converged``, ``not_converged``, ``improper`` or ``undecided``."""
+        """Verdict on the fit: the status of `posterior_`, such as ``converged``."""
         return self._posterior().status
 
     @property

@@ -68,7 +68,8 @@ class BNNClassifier(ClassifierMixin, BayesianNetwork):
     model_, trace_
         The PyMC model, and draws as ArviZ takes them.
     status_, reason_
-        Verdict on the fit. A fit that has ``not_converged`` predicts, but its ELBO still rose.
+        Verdict on the fit, as of `Posterior`. A fit that has ``not_converged`` predicts, but its
+        ELBO still rose; chains that ``diverged`` predict nothing.
 
     Examples
     --------

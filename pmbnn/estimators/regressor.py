@@ -33,7 +33,7 @@ class BNNRegressor(RegressorMixin, BayesianNetwork):
     model_, trace_
         The PyMC model, and draws as ArviZ takes them, both of standardised targets.
     status_, reason_
-        Verdict on the fit.
+        Verdict on the fit, as of `Posterior`; chains that ``diverged`` predict nothing.
 
     Examples
     --------

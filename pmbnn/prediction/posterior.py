@@ -200,7 +200,13 @@ class Posterior(Summarised):
         draws
             Number of draws. The default is `n_draws` of a guide, and all draws of chains, one chain
             after the other; of chains at most this number, evenly spread, is returned.
+
+        Raises
+        ------
+        ValueError
+            If too many chains broke; `to_datatree` has their draws.
         """
+        self._check_not_broken("sample")
         posterior = self._read(self._values(draws, merged=True))["posterior"]
         return {name: array[0] for name, array in posterior.items()}
 
@@ -209,6 +215,7 @@ class Posterior(Summarised):
 
         In nats; a density of the unconstrained variables.
         """
+        self._check_not_broken("log_joint")
         return self._read(self._values(draws, merged=True))["log_p"][0]
 
     def to_datatree(self, draws: int | None = None) -> xr.DataTree:
@@ -259,6 +266,11 @@ class Posterior(Summarised):
         if self.history is not None:
             tree["fit"] = xr.DataTree(self.history)
         return tree
+
+    def _check_not_broken(self, method: str) -> None:
+        """Raise ValueError if too many chains broke: their draws are not of the posterior."""
+        if self.chains is not None and self.chains.broken.any():
+            raise ValueError(f"`{method}` must have draws of the posterior, but {self.reason}.")
 
     def _values(self, draws: int | None, merged: bool = False) -> np.ndarray:
         """Draws of the flat vector, ``(chain, draw, size)``: one chain of a guide, or `merged`."""
@@ -346,8 +358,7 @@ class Posterior(Summarised):
             it or is not finite, or if too many chains broke.
         """
         predictor = self.predictor
-        if self.chains is not None and self.chains.broken.any():
-            raise ValueError(f"`predict` must have draws of the posterior, but {self.reason}.")
+        self._check_not_broken("predict")
         draws = self.n_draws if draws is None else check_whole(draws, "draws")
         x, sources = self.standardised(x), list(self.sources.values())
         with running_on(self.device):
@@ -376,8 +387,9 @@ class Posterior(Summarised):
         """Parameters of the likelihood at new inputs, at single draws of each source.
 
         Each comes with the weight of its source, if that is not zero; ``(draw, observation, ...)``
-        by name, for targets in the model's units.
+        by name, for targets in the model's units. A ValueError if too many chains broke.
         """
+        self._check_not_broken("single_draws")
         draws = self.n_draws if draws is None else check_whole(draws, "draws")
         x, predictor, data = self.standardised(x), self.predictor, self.data
         with running_on(self.device):

@@ -54,6 +54,18 @@ def sampled():
     return pb.BNNClassifier(**FEW | SAMPLER, random_state=3).fit(*labelled())
 
 
+@pytest.mark.slow
+def test_chains_that_diverged_are_reported():
+    x, y = numbers()
+    settings = FEW | SAMPLER | {"activation": "relu", "standardise": False}
+    regressor = pb.BNNRegressor(**settings).fit(x * 1e30, y)
+    assert regressor.status_ == "diverged"
+    assert regressor.reason_.startswith("2 of 2 chains met")
+    for predict in (regressor.predict, lambda x: regressor.predict(x, return_std=True)):
+        with pytest.raises(ValueError, match=r"must have draws of the posterior, but 2 of 2"):
+            predict(x)
+
+
 # Predictions
 
 

@@ -1,6 +1,7 @@
 """Any model sampled from Python: draws, ArviZ, and predictions of our own models."""
 
 from dataclasses import replace
+from functools import partial
 
 import any_models
 import arviz as az
@@ -150,8 +151,11 @@ def test_what_diverged_predicts_nothing(network):
     chains = replace(network.chains, broken=np.ones(4, bool))
     samples = replace(network.samples, chains=chains)
     broken = replace(network, samples=samples, reason="no draws")
-    with pytest.raises(ValueError, match="must have draws of the posterior, but no draws"):
-        broken.predict_proba(X)
+    methods = (broken.sample, broken.log_joint)
+    of_inputs = [partial(f, X) for f in (broken.predict, broken.predict_proba, broken.single_draws)]
+    for method in (*methods, *of_inputs):
+        with pytest.raises(ValueError, match="must have draws of the posterior, but no draws"):
+            method()
 
 
 def test_inputs_that_do_not_fit(network, strange):

@@ -71,9 +71,6 @@ def restored(checkpoint: Checkpoint, like: Any) -> Walk | None:
     return Walk(state, Chains(values, dict(zip(names.tolist(), statistics, strict=True)), broken))
 
 
-DOUBLINGS = 3
-"""Largest number of times that the draws double: eight times as many at most."""
-
 IMPROPER = "a prior is improper, and draws cannot tell whether the posterior is"
 """Note on chains under an improper prior."""
 
@@ -108,7 +105,7 @@ def sample_posterior(
     Parameters
     ----------
     sampler
-        Chains have one block of `draws` at first, and up to eight. With another number of `draws`,
+        Chains have one block of `draws` at first, and then double. With another number of `draws`,
         the first ones may differ.
     data
         Values of the model's data variables by name.
@@ -138,14 +135,14 @@ def sample_posterior(
         with precision(density.dtype):
             return save(walk.followed_by(*sampler.extend(walk.state, prepared, identity)))
 
-    draws, is_ensemble = sampler.settings.draws, sampler.settings.is_ensemble
-    doublings = 0 if is_ensemble else DOUBLINGS
-    with stage("sample", draws, "draw") as report_progress:
+    settings = sampler.settings
+    with stage("sample", settings.draws, "draw") as report_progress:
         walk, convergence = sample_until_agreed(
-            extend, walk, functions, draws, report_progress, doublings
+            extend, walk, functions, settings.draws, settings.doublings, report_progress
         )
     save(walk, at_end=True)
     improper = density.flat.improper
+    is_ensemble = settings.is_ensemble
     status, reason = verdict(walk.chains, convergence, tuning.failed, improper, is_ensemble)
     chains = walk.chains if walk.chains.too_many_broken else walk.chains.whole
     return Samples(chains, status, reason, convergence, tuning.values)
@@ -156,8 +153,8 @@ def sample_until_agreed(
     walk: Walk,
     functions: Functions,
     draws: int,
+    doublings: int,
     report_progress: Callable[[int, int, str], None],
-    doublings: int = DOUBLINGS,
 ) -> tuple[Walk, Convergence | None]:
     """Chains, doubled until functions of their draws agree or they doubled often enough.
 
@@ -169,10 +166,10 @@ def sample_until_agreed(
         Draws `draws` more draws of each chain.
     walk
         The chains before, with some blocks of `draws` draws or none.
-    report_progress
-        Called with the numbers of draws of each chain so far and in all, and with a message.
     doublings
         Largest number of times that the draws double.
+    report_progress
+        Called with the numbers of draws of each chain so far and in all, and with a message.
     """
     values: list[np.ndarray] = []
     for doubled in range(doublings + 1):

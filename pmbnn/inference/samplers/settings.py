@@ -27,8 +27,10 @@ class Sampling(Specification):
     chains
         Number of independent chains, with independent starts.
     draws
-        Number of draws of each chain at first; they double, up to eight times as many, until the
-        chains agree on predictions.
+        Number of draws of each chain at first.
+    doublings
+        Largest number of times that the draws double: they do until the chains agree on
+        predictions.
     seed
         Seed of starts and moves.
     validation
@@ -40,6 +42,7 @@ class Sampling(Specification):
 
     chains: Annotated[int, Field(ge=2, le=10_000)] = 16
     draws: Annotated[int, Field(ge=4)] = 400
+    doublings: Annotated[int, Field(ge=0, le=10)] = added(3)
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     validation: Annotated[float, Field(ge=0, le=0.5)] = 0.2
 
@@ -132,6 +135,8 @@ class Mile(Microcanonical):
         Number of members.
     draws
         Number of draws of each member.
+    doublings
+        Members are not doubled.
     energy_variance
         Target variance of the energy error of a step per dimension. At 0.1, standard deviations of
         predictions are a few per cent too large.
@@ -150,6 +155,7 @@ class Mile(Microcanonical):
     engine: Literal["mile"] = "mile"
     chains: Annotated[int, Field(ge=2, le=10_000)] = 10
     draws: Annotated[int, Field(ge=4)] = 200
+    doublings: Literal[0] = added(0)
     start: Literal["map", "fit"] = "map"
     spread: Positive = 0.1
     descent: Annotated[int, Field(ge=0)] = 2_000

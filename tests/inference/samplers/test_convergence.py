@@ -74,10 +74,11 @@ class Script:
 
 
 @pytest.mark.parametrize(
-    ("disagreeing", "blocks", "status"),
-    [(0, 1, "converged"), (1, 8, "converged"), (8, 8, "undecided")],
-)
-def test_draws_double_until_the_chains_agree(disagreeing, blocks, status):
+    ("disagreeing", "doublings", "blocks", "status"),
+    [(0, 3, 1, "converged"), (1, 3, 8, "converged"), (8, 3, 8, "undecided"),
+     (8, 1, 2, "undecided"), (1, 0, 1, "undecided")],
+)  # fmt: skip
+def test_draws_double_until_the_chains_agree(disagreeing, doublings, blocks, status):
     """One block of eight that disagrees counts for an eighth of the mean only."""
     script, reports = Script(disagreeing), []
     found, convergence = sample_until_agreed(
@@ -85,6 +86,7 @@ def test_draws_double_until_the_chains_agree(disagreeing, blocks, status):
         START,
         lambda v: v,
         400,
+        doublings,
         lambda done, wanted, words: reports.append((done, wanted, bool(words))),
     )
     assert script.calls == blocks
@@ -97,7 +99,7 @@ def test_draws_double_until_the_chains_agree(disagreeing, blocks, status):
 
 def test_a_broken_chain_ends_it():
     script = Script(disagreeing=8, broken_at=3)
-    found, convergence = sample_until_agreed(script, START, lambda v: v, 400, lambda *_: None)
+    found, convergence = sample_until_agreed(script, START, lambda v: v, 400, 3, lambda *_: None)
     assert script.calls == 3
     status, reason = verdict(found.chains, convergence, UNTUNED, improper=False)
     assert status == "diverged"
@@ -117,7 +119,7 @@ def test_one_broken_chain_in_eight_is_left_out(n_broken, status, words):
     diverging[:n_broken, 7] = True
     broken = Chains(values, {"diverging": diverging}, diverging.any(axis=1))
     found, convergence = sample_until_agreed(
-        lambda walk: walk.followed_by(1, broken), START, lambda v: v, 400, lambda *_: None
+        lambda walk: walk.followed_by(1, broken), START, lambda v: v, 400, 3, lambda *_: None
     )
     given, reason = verdict(found.chains, convergence, np.zeros(8, bool), improper=False)
     assert given == status
@@ -135,7 +137,7 @@ def test_every_run_that_estimates_an_evidence_counts():
 
 
 def test_a_chain_that_could_not_be_tuned_is_broken():
-    found, convergence = sample_until_agreed(Script(0), START, lambda v: v, 400, lambda *_: None)
+    found, convergence = sample_until_agreed(Script(0), START, lambda v: v, 400, 3, lambda *_: None)
     untuned = np.array([False, False, True, False])
     assert verdict(found.chains, convergence, untuned, improper=False) == (
         "diverged",
@@ -146,7 +148,7 @@ def test_a_chain_that_could_not_be_tuned_is_broken():
 @pytest.mark.parametrize(("disagreeing", "status"), [(0, "converged"), (8, "undecided")])
 def test_an_improper_prior_is_noted_beside_the_verdict(disagreeing, status):
     found, convergence = sample_until_agreed(
-        Script(disagreeing), START, lambda v: v, 400, lambda *_: None
+        Script(disagreeing), START, lambda v: v, 400, 3, lambda *_: None
     )
     plain = verdict(found.chains, convergence, UNTUNED, improper=False)
     noted = "; a prior is improper, and draws cannot tell whether the posterior is"
@@ -156,5 +158,5 @@ def test_an_improper_prior_is_noted_beside_the_verdict(disagreeing, status):
 
 def test_broken_chains_under_an_improper_prior_have_diverged():
     script = Script(disagreeing=8, broken_at=1)
-    found, convergence = sample_until_agreed(script, START, lambda v: v, 400, lambda *_: None)
+    found, convergence = sample_until_agreed(script, START, lambda v: v, 400, 3, lambda *_: None)
     assert verdict(found.chains, convergence, UNTUNED, improper=True)[0] == "diverged"
