@@ -6,8 +6,9 @@ each number with the stored one. A number that has a standard error moved if the
 than twice the standard error of their difference; these are listed. Of the others the largest
 relative difference of each column is printed. ``--out FOLDER`` takes another folder of results;
 ``--set inference.seed=0,1,2`` fits three seeds of each cell, whose means then have standard errors;
-``--store`` copies the new tables and figures to ``results/reference/NAME`` and notes commit and
-date in ``results/reference/versions.csv``. Exit status 1 if a number moved or a table is missing.
+``--store`` copies the new tables and figures to ``results/reference/NAME`` and writes commit, date
+and changed settings to ``results/reference/versions.csv``. Exit status 1 if a number moved or a
+table is missing.
 """
 
 import argparse
@@ -49,7 +50,7 @@ def main() -> int:
         command("baselines", out, "--methods", f"linear,forest{process}")
     moved = sum(report(table, out / table.name) for table in tables)
     if options.store:
-        store(stored, out)
+        store(stored, out, " ".join(changes))
     return 1 if moved else 0
 
 
@@ -79,6 +80,8 @@ def compare(stored: pd.DataFrame, new: pd.DataFrame) -> pd.DataFrame:
     """A row for each number of `stored`, with the standard error of the difference."""
     keys = key_columns(stored, new)
     old, now = (table.set_axis(labels(table, keys)) for table in (stored, new))
+    if not now.index.is_unique:  # several seeds of each row that was stored
+        now = now.select_dtypes("number").groupby(level=0).mean()
     if not (now.index.is_unique and old.index.isin(now.index).all()):
         raise SystemExit(f"error: rows of the two tables cannot be matched by {', '.join(keys)}.")
     now = now.loc[old.index]
@@ -129,8 +132,8 @@ def labels(table: pd.DataFrame, keys: list[str]) -> list[str]:
     ]
 
 
-def store(stored: Path, out: Path) -> None:
-    """Replace the stored tables and figures by new ones; note the commit and the date."""
+def store(stored: Path, out: Path, note: str) -> None:
+    """Replace the stored tables and figures by new ones; write down commit, date and a note."""
     for file in sorted(stored.iterdir()):
         for new in (out / file.name, out / "figures" / file.name):
             if new.is_file():
@@ -139,7 +142,7 @@ def store(stored: Path, out: Path) -> None:
     commit = subprocess.run(head, check=True, capture_output=True, text=True).stdout.strip()
     file = REFERENCE / "versions.csv"
     versions = pd.read_csv(file, dtype=str, keep_default_na=False).set_index("folder")
-    versions.loc[stored.name] = [commit, date.today().isoformat(), ""]
+    versions.loc[stored.name] = [commit, date.today().isoformat(), note]
     versions.to_csv(file)
 
 

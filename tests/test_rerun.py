@@ -51,3 +51,14 @@ def test_a_number_moved_beyond_two_standard_errors(rerun, tmp_path, capsys):
 def test_rows_that_are_missing(rerun, tmp_path, capsys):
     with pytest.raises(SystemExit, match=r"cannot be matched by sweep, prior\.kind"):
         reported(rerun, STORED.head(2), tmp_path, capsys)
+
+
+def test_several_seeds_of_a_row_are_averaged(rerun, tmp_path, capsys):
+    one = STORED.drop(columns="nll_se")
+    one.to_csv(tmp_path / "stored.csv", index=False)
+    seeds = [one.assign(nll=one["nll"] + d, name=f"seed {d}") for d in (0.1, 0.2, 0.3)]
+    pd.concat(seeds).to_csv(tmp_path / "new.csv", index=False)
+    found = rerun.compare(*(pd.read_csv(tmp_path / f"{n}.csv") for n in ("stored", "new")))
+    nll = found[found["column"] == "nll"]
+    assert nll["new"].to_list() == pytest.approx([0.7, 0.8, 0.9])
+    assert nll["error"].isna().all(), "a stored number without an error has an unknown one"
