@@ -1,4 +1,4 @@
-"""MCLMC, NUTS and tempered SMC on the posterior of the 2-5-5-2 network on moons.
+"""MCLMC, NUTS and tempered SMC on the 2-5-5-2 network on moons; MCLMC on UCI tables.
 
 Run: ``uv run python benchmarks/samplers.py`` (two to six minutes of one core a model). Each sampler
 runs with its default settings in a process of its own on one core; processor time includes
@@ -6,23 +6,33 @@ compilation, and that of a second run in the same process stands beside it. With
 NumPyro and of nutpie run on the first model too. Class probabilities at test inputs are compared by
 total variation, between samplers and between random halves of the chains of one, which is the floor
 of what can be told apart.
+
+With ``--uci``, chains of MCLMC sample networks of 50 units on two splits of tables in the folder
+that PMBNN_DATA names. Both splits have the same programs, which the first compiles.
 """
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
 
 import measuring
 import numpy as np
+import pandas as pd
 
 ENGINES = ("mclmc", "nuts", "smc")
 PEERS = ("numpyro", "nutpie")
 MODELS = tuple((p, h) for h in ("fixed", "half_normal") for p in ("normal", "laplace", "cauchy"))
 NOISE, HIDDEN = 0.4, (5, 5)
+
+UCI = ("boston", "concrete", "energy", "wine")
+CHAINS = {"start": "map", "chains": 8, "draws": 200, "thin": 60, "doublings": 0}
+"""Settings of the chains there: 30,000 gradients each."""
 
 
 def main() -> None:
@@ -32,6 +42,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="keep runs there, and take what is there")
     parser.add_argument("--one", nargs=3, metavar=("PRIOR", "HYPERPRIOR", "ENGINE"))
     parser.add_argument("--peers", action="store_true", help="NumPyro and nutpie too")
+    parser.add_argument("--uci", action="store_true", help="MCLMC on UCI tables too")
     parser.add_argument("--found", action="store_true", help="tables of the runs that are there")
     parser.add_argument("--out", type=Path, default=measuring.HERE / "samplers.txt")
     given = parser.parse_args()
@@ -50,6 +61,10 @@ def main() -> None:
                     subprocess.run([*command, *model, engine], check=True)
         if given.peers and not given.found:
             run_peers(folder)
+        if given.uci and not given.found:
+            rows = [("table", "split", "rows", "CPU s", "status", "R-hat", "NLL", "NLL, one chain")]
+            rows += [row for name in UCI for row in run_uci(name)]
+            (folder / "uci.txt").write_text(measuring.table(rows))
         measuring.report(tables(folder, models), given.out)
 
 
@@ -115,6 +130,35 @@ def run(prior: str, hyperprior: str, engine: str, folder: Path) -> None:
     )
 
 
+def run_uci(name: str) -> Iterator[tuple[str, ...]]:
+    """Chains of MCLMC on two splits of a table: a row each."""
+    import pmbnn as pb
+    from pmbnn.prediction.density import mixture
+
+    folder = Path(os.environ["PMBNN_DATA"]) / "uci"
+    rows = pd.read_csv(folder / f"{name}.csv.gz").to_numpy(float)
+    splits = np.load(folder / f"{name}_splits.npz")
+    regressor = pb.BNNRegressor(50, "relu", engine="mclmc", settings=CHAINS)
+    for split in range(2):
+        is_test = np.isin(np.arange(len(rows)), splits[f"test_{split}"])
+        start = time.process_time()
+        regressor.fit(rows[~is_test, :-1], rows[~is_test, -1])
+        spent, found = time.process_time() - start, regressor.posterior_
+        mean, sd = regressor.target_mean_, regressor.target_sd_
+        likelihood, target = found.origin.parts.likelihood, (rows[is_test, -1] - mean) / sd
+
+        def nll(draws, likelihood=likelihood, target=target, sd=sd) -> float:
+            weights, parameters = zip(*draws, strict=True)
+            density = mixture(likelihood, parameters, weights).log_density(target)
+            return np.log(sd) - density.mean()
+
+        draws = found.single_draws(rows[is_test, :-1])
+        alone = np.mean([nll([(1.0, chain)]) for _, chain in draws])
+        rhat = f"{found.convergence.percentile:.3f}"
+        cost = (str((~is_test).sum()), f"{spent:.1f}", found.status, rhat)
+        yield (name, str(split), *cost, f"{nll(draws):.3f}", f"{alone:.3f}")
+
+
 def tables(folder: Path, models) -> str:
     """All runs, and the distances between those of a model."""
     runs = [("model", "sampler", "status", "chains", "draws", "CPU s", "again")]
@@ -133,6 +177,11 @@ def tables(folder: Path, models) -> str:
             apart.append((name, f"{first} and {second}", *distances(*both)))
     head = f"2-5-5-2 tanh network on {NOISE} moons, 700 points; 300 test inputs; of all chains"
     parts = [head, measuring.machine_text(), "", measuring.table(runs), "", measuring.table(apart)]
+    if (uci := folder / "uci.txt").exists():
+        chains = (
+            "50 rectified units, normal × half-normal, learned noise; 8 chains of 30,000 gradients"
+        )
+        parts += ["", f"UCI tables: {chains}", "", uci.read_text()]
     return "\n".join(parts)
 
 
