@@ -1,4 +1,4 @@
-"""MCLMC, NUTS and tempered SMC on the 2-5-5-2 network on moons; MCLMC on UCI tables.
+"""MCLMC, MAMS, NUTS and tempered SMC on the 2-5-5-2 network on moons; MCLMC on UCI tables.
 
 Run: ``uv run python benchmarks/samplers.py`` (two to six minutes of one core a model). Each sampler
 runs with its default settings in a process of its own on one core; processor time includes
@@ -25,7 +25,7 @@ import measuring
 import numpy as np
 import pandas as pd
 
-ENGINES = ("mclmc", "nuts", "smc")
+ENGINES = ("mclmc", "mams", "nuts", "smc")
 PEERS = ("numpyro", "nutpie")
 MODELS = tuple((p, h) for h in ("fixed", "half_normal") for p in ("normal", "laplace", "cauchy"))
 NOISE, HIDDEN = 0.4, (5, 5)
@@ -105,9 +105,13 @@ def run(prior: str, hyperprior: str, engine: str, folder: Path) -> None:
     pb.sample(model, engine=engine, progress=False, random_seed=1)
     again = time.process_time() - start
     chains, settings = found.chains, found.settings
-    # MCLMC's integrator takes two gradients a step.
-    steps = chains.statistics["n_steps"].sum() * (2 if engine == "mclmc" else 1)
-    before = settings.descent + 2 * settings.tuning if engine == "mclmc" else 0
+    # The microcanonical integrator takes two gradients a step.
+    n_steps, per_step = chains.statistics["n_steps"], 2 if engine in ("mclmc", "mams") else 1
+    steps, before = n_steps.sum() * per_step, 0
+    if engine == "mclmc":
+        before = settings.descent + 2 * settings.tuning
+    if engine == "mams":  # trajectories of the warm-up are about as long as those of draws
+        before = settings.descent + 2 * settings.tuning * n_steps.mean()
     if engine == "nuts":
         before = settings.descent + found.samples.tuned["warm_up_steps"]
     values = model_values(model)

@@ -33,7 +33,8 @@ class BNNClassifier(ClassifierMixin, BayesianNetwork):
     likelihood
         Name, mapping or specification; ``categorical`` unless given.
     engine
-        ``compiled`` or ``pymc`` fit a guide; ``mclmc``, ``nuts`` and ``smc`` sample the posterior.
+        ``compiled`` or ``pymc`` fit a guide; ``mclmc``, ``mams``, ``nuts`` and ``smc`` sample the
+        posterior.
     guide
         Family of the approximation: ``mean_field``, ``low_rank``, ``full_rank``; ``map`` and
         ``maximum_likelihood`` are points. Samplers ignore it and the following four parameters.

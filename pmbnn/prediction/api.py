@@ -182,9 +182,9 @@ def sample(
     """Draws from the posterior of any PyMC model with continuous variables.
 
     Chains of a sampler, by default of microcanonical Langevin Monte Carlo (MCLMC), through the
-    log-density that fits use, all in one program. The No-U-Turn Sampler (NUTS) has no bias and
-    takes longer; tempered sequential Monte Carlo (SMC) finds separate modes in their proportions,
-    and the evidence. They go on until they agree on what is
+    log-density that fits use, all in one program. The Metropolis-adjusted MAMS and the No-U-Turn
+    Sampler (NUTS) have no bias and take longer; tempered sequential Monte Carlo (SMC) finds
+    separate modes in their proportions, and the evidence. Chains go on until they agree on what is
     predicted: on the model's predictions at up to 400 training inputs if it is one of this package,
     on the free variables otherwise. Where they do not, the status is ``undecided``, whatever the
     prior; MCLMC does not agree where scales of variables are far apart, as under a flat prior on
@@ -196,7 +196,7 @@ def sample(
         As `fit` takes it; for MCLMC with two unconstrained scalars at least, for SMC with priors
         whose quantile functions are known.
     engine
-        Name of a sampler: ``mclmc``, ``nuts`` or ``smc``.
+        Name of a sampler: ``mclmc``, ``mams``, ``mile``, ``nuts`` or ``smc``.
     random_seed
         Seed of starts and moves: the same seed gives the same bits.
     progress
@@ -207,9 +207,8 @@ def sample(
     device
         As `fit` takes it.
     **settings
-        Further fields of the engine's settings, as of `Mclmc`, `Nuts` and `Smc` in
-        `pmbnn.inference.samplers`:
-        ``chains``, ``draws``, ``tuning``, ``thin``, …
+        Further fields of the engine's settings, as of `Mclmc` or `Nuts` in
+        `pmbnn.inference.samplers`: ``chains``, ``draws``, ``tuning``, ``thin``, …
 
     Raises
     ------
@@ -280,7 +279,9 @@ def _sampling(engine: str, random_seed: int, further: Mapping[str, object]) -> S
         field = HABITS.get(name, name)
         others = [other for other, cls in sorted(SAMPLING.items()) if field in cls.model_fields]
         if others:
-            elsewhere[name] = f"`{field}` is one of {' and '.join(others)}, not of {engine}."
+            *first, last = others
+            named = f"{', '.join(first)} and {last}" if first else last
+            elsewhere[name] = f"`{field}` is one of {named}, not of {engine}."
     arguments = {*places.values(), "progress", "dtype", "device"}
     check_arguments(further, arguments, "pb.sample", **elsewhere)
     return validated(SAMPLING[engine], {"seed": random_seed, **further}, places, "pb.sample")

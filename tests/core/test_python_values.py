@@ -123,7 +123,7 @@ def model():
         (
             pb.sample,
             {"target_accept": 0.9},
-            "`target_acceptance` is one of nuts and smc, not of mclmc.",
+            "`target_acceptance` is one of mams, nuts and smc, not of mclmc.",
         ),
         (pb.sample, {"engine": "NUTS"}, "got 'NUTS'; did you mean `nuts`?"),
         (pb.sample, {"draws": 3}, "`draws` must be >= 4, got 3."),

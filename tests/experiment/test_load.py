@@ -305,7 +305,8 @@ MISTAKES = [
     ),
     (
         experiment(inference="fast"),
-        "`sweeps[0].inference` must be one of compiled, mclmc, mile, nuts, pymc, smc, got 'fast'.",
+        "`sweeps[0].inference` must be one of compiled, mams, mclmc, mile, nuts, pymc, smc, "
+        "got 'fast'.",
     ),
     (
         experiment(dataset="[{kind: moons, nosie: 1}]"),

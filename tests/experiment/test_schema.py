@@ -91,7 +91,7 @@ NEAREST = [
     ("    prior:", "    likelihood: {kind: normal, sd: x}\n    prior:", "likelihood.sd",
      "'x' is not one of ['half_cauchy', 'half_normal', "),
     ("    prior:", "    inference: {engine: x}\n    prior:", "inference.engine",
-     "'x' is not one of ['compiled', 'mclmc', "),
+     "'x' is not one of ['compiled', 'mams', "),
 ]  # fmt: skip
 
 

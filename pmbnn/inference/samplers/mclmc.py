@@ -17,9 +17,9 @@ Seljak (2024), Fluctuation without dissipation: Microcanonical Langevin Monte Ca
 and Seljak (2026), arXiv 2601.16696, for tuning by all chains together.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -41,7 +41,7 @@ from pmbnn.inference.samplers.chains import (
     is_finite,
     key_of,
 )
-from pmbnn.inference.samplers.settings import Microcanonical
+from pmbnn.inference.samplers.settings import Mams, Microcanonical
 from pmbnn.inference.xla.compile import compiler_options, shared
 
 
@@ -88,12 +88,15 @@ class Draw(NamedTuple):
         Mean squared energy error of the steps for each dimension.
     n_not_finite
         Number of steps that met a value which is not finite, and were not taken.
+    statistics
+        Further statistics by ArviZ's names.
     """
 
     position: jax.Array
     log_density: jax.Array
     energy_error: jax.Array
     n_not_finite: jax.Array
+    statistics: Mapping[str, jax.Array] = {}
 
 
 def step(key, walk: IntegratorState, log_density: Callable, step_size, length):
@@ -107,8 +110,9 @@ def step(key, walk: IntegratorState, log_density: Callable, step_size, length):
     return walk, jnp.where(taken, change, 0), taken
 
 
-def move(key, walk: IntegratorState, log_density: Callable, steps, step_size, length):
-    """The chain after some steps, and the draw there; a JAX function."""
+def move(key, number, walk: IntegratorState, log_density: Callable, steps, step_size, length):
+    """The chain after some steps, and the draw there by its number; a JAX function."""
+    key = jax.random.fold_in(key, number)
 
     def body(i, carry):
         walk, squares, n_not_finite = carry
@@ -129,6 +133,16 @@ class MclmcSampler:
 
     Attributes
     ----------
+    decoherence
+        Decoherence length, in units of the root of the sum of all variances.
+    power
+        The error that the step size is tuned by grows with about this power of it.
+    trust
+        Scale of the logarithms of errors, in units of the target, beyond which they have less
+        weight. As in blackjax, so that an `energy_variance` means the same.
+    first_step
+        First step size, in units of the square root of the dimension: a chain that starts where the
+        mass is stays there.
     density, settings
         The target, and the settings of the sampler.
     begin
@@ -140,10 +154,28 @@ class MclmcSampler:
         and their draws, ``(chain, settings.draws, ...)``, of which only the first are filled.
     """
 
+    decoherence: ClassVar[float] = 1.9  # arXiv 2601.16696
+    power: ClassVar[float] = 6.0
+    trust: ClassVar[float] = 9.0
+    first_step: ClassVar[float] = 0.001
+
     density: LogDensity
-    settings: Microcanonical
+    settings: Microcanonical | Mams
     begin: Callable[..., IntegratorState]
     advance: Callable[..., tuple[IntegratorState, Draw]]
+
+    @property
+    def target_error(self) -> float:
+        """What `errors` of draws are to be on average."""
+        return self.settings.energy_variance
+
+    def errors(self, draws: Draw) -> np.ndarray:
+        """Variance of the energy error per dimension, ``(chain, draw)``."""
+        return draws.energy_error
+
+    def length(self, wanted: float, step_size: float) -> float:
+        """Decoherence length, if nothing but the variances determined it to be `wanted`."""
+        return wanted
 
     def start(self, prepared: tuple, identity: str) -> State:
         """State after the warm-up."""
@@ -154,21 +186,26 @@ class MclmcSampler:
             for part in range(0, steps, self.settings.draws):
                 number = min(self.settings.draws, steps - part)
                 state, draws = self._extend(moves, state, number, 1, prepared)
-                window.add(draws)
+                window.add(draws, self.errors(draws))
             if window.not_finite.mean() > BROKEN_SHARE:
                 longest = float(state.step_size) / 2
-            excess = window.excess(self.settings.energy_variance)
-            step_size = min(longest, next_step_size(float(state.step_size), excess))
-            state = state.moving_at(step_size, DECOHERENCE * window.spread)
-        shortest = SHORTEST * FIRST_STEP * np.sqrt(self.density.size)
+            excess = window.excess(self.target_error, self.trust)
+            step_size = next_step_size(float(state.step_size), excess, self.power)
+            step_size = min(longest, step_size)
+            length = self.length(self.decoherence * window.spread, step_size)
+            state = state.moving_at(step_size, length)
+        shortest = SHORTEST * self.first_step * np.sqrt(self.density.size)
         return state._replace(
             is_tuned=state.step_size >= shortest, draws=jnp.zeros_like(state.draws)
         )
 
     def _first(self, walk: IntegratorState) -> State:
         """State before the warm-up."""
-        root = jnp.sqrt(jnp.asarray(self.density.size, walk.logdensity.dtype))
-        return State(walk, FIRST_STEP * root, root, jnp.zeros((), bool), jnp.zeros((), jnp.int32))
+        root = np.sqrt(np.asarray(self.density.size, walk.logdensity.dtype))
+        step_size = self.first_step * root
+        lengths = step_size, self.length(root, step_size)
+        step_size, length = (jnp.asarray(value, root.dtype) for value in lengths)
+        return State(walk, step_size, length, jnp.zeros((), bool), jnp.zeros((), jnp.int32))
 
     def shapes(self, prepared: tuple) -> State:
         """Shapes and types of the arrays of a state."""
@@ -205,15 +242,11 @@ class MclmcSampler:
             "diverging": diverging,
             "n_steps": np.full(shape, self.settings.thin),
             "step_size": np.full(shape, float(state.step_size)),
-        }
+        } | draws.statistics
         return Chains(draws.position, statistics, diverging.any(axis=1))
 
 
 # Warm-up
-
-FIRST_STEP = 0.001
-"""First step size, in units of the square root of the dimension: a chain that starts where the mass
-is stays there."""
 
 FIRST_WINDOW = 10
 """Steps of the first windows; a later one has half as many as all before it."""
@@ -221,19 +254,9 @@ FIRST_WINDOW = 10
 LARGEST_CHANGE = 2.0
 """Largest factor between the step sizes of two windows."""
 
-POWER = 6.0
-"""The variance of the energy error grows with about this power of the step size."""
-
 GAIN = 0.5
 """Part of the way to the step size by this law. Near the longest stable step the power is higher,
 16 for a network of rectified units: the whole way would lead far beyond the target and back."""
-
-TRUST = 1.5
-"""Errors of single steps have less weight by this many powers of ten to the `POWER` or so. As in
-blackjax, so that an `energy_variance` means the same."""
-
-DECOHERENCE = 1.9
-"""Decoherence length, in units of the root of the sum of all variances (arXiv 2601.16696)."""
 
 SHORTEST = 1e-3
 """Shortest tuned step size, in units of the first."""
@@ -250,9 +273,9 @@ def windows(steps: int) -> Iterator[int]:
         done += window
 
 
-def next_step_size(step_size: float, excess: float) -> float:
-    """Step size whose energy error is nearer to its target than `excess` times."""
-    factor = excess ** (-GAIN / POWER)
+def next_step_size(step_size: float, excess: float, power: float) -> float:
+    """Step size whose error is nearer to its target than `excess` times."""
+    factor = excess ** (-GAIN / power)
     return step_size * float(np.clip(factor, 1 / LARGEST_CHANGE, LARGEST_CHANGE))
 
 
@@ -275,12 +298,12 @@ class Window:
         self.errors: list[np.ndarray] = []
         self.not_finite: np.ndarray = np.zeros((), bool)
 
-    def add(self, draws: Draw) -> None:
-        """Steps of all chains, ``(chain, step, ...)``."""
+    def add(self, draws: Draw, errors: np.ndarray) -> None:
+        """Steps of all chains, ``(chain, step, ...)``, and their errors, ``(chain, step)``."""
         positions = draws.position.reshape(-1, self.sums.shape[1]).astype(np.float64)
         self.steps += len(positions)
         self.sums += positions.sum(axis=0), (positions**2).sum(axis=0)
-        self.errors.append(draws.energy_error)
+        self.errors.append(errors)
         self.not_finite = self.not_finite | draws.n_not_finite.any(axis=1)
 
     @property
@@ -289,15 +312,24 @@ class Window:
         mean, square = self.sums / self.steps
         return float(np.sqrt((square - mean**2).clip(0).sum()))
 
-    def excess(self, energy_variance: float) -> float:
-        """Variance of the energy error per dimension over its target.
+    def excess(self, target: float, trust: float) -> float:
+        """Mean error over its target.
 
         The median over chains: one that is far from the posterior must not slow the others. Within
-        a chain, blackjax's mean, in which errors far from the target have less weight.
+        a chain, a mean in which errors far from the target have less weight, on the scale `trust`.
         """
-        ratios = np.concatenate(self.errors, axis=1) / energy_variance + 1e-8
-        weights = np.exp(-0.5 * (np.log(ratios) / (POWER * TRUST)) ** 2)
+        ratios = np.concatenate(self.errors, axis=1) / target + 1e-8
+        weights = np.exp(-0.5 * (np.log(ratios) / trust) ** 2)
         return float(np.median((weights * ratios).sum(axis=1) / weights.sum(axis=1)))
+
+
+def check_size(density: LogDensity, name: str) -> None:
+    """Raise ValueError for a single unconstrained scalar."""
+    if density.size < 2:
+        raise ValueError(
+            f"`model` must have two unconstrained scalars at least to be sampled by {name}, got 1. "
+            "Take pm.sample, whose result `pb.check` takes as `reference`."
+        )
 
 
 def build_sampler(density: LogDensity, settings: Microcanonical) -> MclmcSampler:
@@ -308,18 +340,27 @@ def build_sampler(density: LogDensity, settings: Microcanonical) -> MclmcSampler
     ValueError
         If the model has a single unconstrained scalar: on a line, constant speed has no direction.
     """
-    if density.size < 2:
-        raise ValueError(
-            "`model` must have two unconstrained scalars at least to be sampled by MCLMC, got 1. "
-            "Take pm.sample, whose result `pb.check` takes as `reference`."
-        )
+    check_size(density, "MCLMC")
     of_start = settings.start, settings.spread, settings.descent, settings.descent_rate
     key = ("mclmc", density.evaluate, density.dtype, settings.draws, *of_start)
-    return MclmcSampler(density, settings, *shared(key, lambda: _programs(density, settings)))
+    return MclmcSampler(density, settings, *shared(key, lambda: programs(density, settings, move)))
 
 
-def _programs(density: LogDensity, settings: Microcanonical) -> tuple[Callable, Callable]:
-    """The programs `begin` and `advance` of a sampler."""
+def programs(
+    density: LogDensity,
+    settings: Microcanonical | Mams,
+    move: Callable[..., tuple[IntegratorState, Draw]],
+    statistics: Mapping[str, type] = {},
+) -> tuple[Callable, Callable]:
+    """The programs `begin` and `advance` of a sampler.
+
+    Parameters
+    ----------
+    move
+        The chain after a draw, and the draw; see `mclmc.move`.
+    statistics
+        Types of the further statistics of a draw.
+    """
     dtype = jnp.dtype(density.dtype)
 
     def begin(start_key, key, prepared):
@@ -340,11 +381,11 @@ def _programs(density: LogDensity, settings: Microcanonical) -> tuple[Callable, 
 
             def body(i, carry):
                 walk, kept = carry
-                at = jax.random.fold_in(key, first + i)
-                walk, draw = move(at, walk, target, steps, step_size, length)
+                walk, draw = move(key, first + i, walk, target, steps, step_size, length)
                 return walk, jax.tree.map(lambda array, new: array.at[i].set(new), kept, draw)
 
-            draw = Draw(walk.position, walk.logdensity, walk.logdensity, jnp.int32(0))
+            further = {name: jnp.zeros((), of) for name, of in statistics.items()}
+            draw = Draw(walk.position, walk.logdensity, walk.logdensity, jnp.int32(0), further)
             kept = jax.tree.map(lambda a: jnp.zeros((settings.draws, *a.shape), a.dtype), draw)
             return jax.lax.fori_loop(0, draws, body, (walk, kept))
 

@@ -10,6 +10,9 @@ TRAJECTORY = 300
 """Approximate number of gradients of a trajectory of NUTS, for a small network under a normal
 prior; three times as many under a Cauchy prior (benchmarks/samplers.txt)."""
 
+STEPS = 20
+"""Approximate number of steps of a trajectory of MAMS, for the same network."""
+
 TEMPERATURES = 18
 """Approximate number of temperatures of a run of tempered SMC, for the same network."""
 
@@ -120,6 +123,35 @@ class Mclmc(Microcanonical):
     """Settings of microcanonical Langevin Monte Carlo."""
 
     engine: Literal["mclmc"] = "mclmc"
+
+
+class Mams(Started):
+    """Settings of the Metropolis-adjusted microcanonical sampler (MAMS).
+
+    Parameters
+    ----------
+    tuning
+        Number of trajectories of the warm-up, in which all chains together find step size and
+        length; they are no draws.
+    target_acceptance
+        Mean acceptance probability to which the step size is tuned.
+
+    References
+    ----------
+    Robnik, Cohn-Gordon and Seljak (2025), Metropolis adjusted microcanonical Hamiltonian Monte
+    Carlo, arXiv 2503.01707.
+    """
+
+    thin: ClassVar[int] = 1
+
+    engine: Literal["mams"] = "mams"
+    tuning: Annotated[int, Field(ge=10)] = 400
+    target_acceptance: Annotated[float, Field(gt=0, lt=1)] = 0.9
+
+    @property
+    def gradients(self) -> int:
+        """Approximate number of gradients of a chain, if its draws do not double."""
+        return self.descent + 2 * STEPS * (self.tuning + self.draws)
 
 
 class Mile(Microcanonical):
@@ -243,5 +275,11 @@ class Smc(Sampling):
         return self.draws * TEMPERATURES * self.moves * (1 + sum(self.leapfrogs) // 2)
 
 
-SAMPLING: dict[str, type[Sampling]] = {"mclmc": Mclmc, "mile": Mile, "nuts": Nuts, "smc": Smc}
+SAMPLING: dict[str, type[Sampling]] = {
+    "mclmc": Mclmc,
+    "mams": Mams,
+    "mile": Mile,
+    "nuts": Nuts,
+    "smc": Smc,
+}
 """Settings of every sampler by its engine's name."""

@@ -96,22 +96,17 @@ def window_of(energy_error, position=None, n_not_finite=0):
     position = np.zeros((*shape, 3)) if position is None else position
     window = Window(3)
     for half in np.array_split(np.arange(shape[1]), 2):
-        window.add(
-            Draw(
-                position[:, half],
-                np.zeros(shape)[:, half],
-                np.asarray(energy_error)[:, half],
-                np.full(shape, n_not_finite)[:, half],
-            )
-        )
+        errors, not_finite = np.asarray(energy_error)[:, half], np.full(shape, n_not_finite)
+        draws = Draw(position[:, half], errors, errors, not_finite[:, half])
+        window.add(draws, errors)
     return window
 
 
 def test_a_chain_far_away_does_not_slow_the_others():
     errors = np.full((5, 40), 5e-4)
-    assert window_of(errors).excess(5e-4) == pytest.approx(1, rel=1e-6)
+    assert window_of(errors).excess(5e-4, 9.0) == pytest.approx(1, rel=1e-6)
     errors[0] = 1e9
-    assert window_of(errors).excess(5e-4) == pytest.approx(1, rel=1e-6)
+    assert window_of(errors).excess(5e-4, 9.0) == pytest.approx(1, rel=1e-6)
 
 
 def test_it_is_remembered_which_chains_met_what_is_not_finite():
@@ -130,7 +125,7 @@ def test_the_step_size_is_found_whatever_the_law_of_the_error(power):
     for first in (100 ** (1 / power), 1e-3):
         step_size = first
         for _ in range(20):
-            step_size = next_step_size(step_size, step_size**power + 1e-8)
+            step_size = next_step_size(step_size, step_size**power + 1e-8, 6.0)
         assert step_size == pytest.approx(1, rel=0.05)
 
 
@@ -140,7 +135,7 @@ def test_the_energy_error_is_a_mean_over_steps_and_dimensions(monkeypatch):
     monkeypatch.setattr(mclmc, "step", lambda *_: (walk, jnp.asarray(6.0), jnp.asarray(True)))
     with jax.disable_jit():
         for steps in (1, 5):
-            _, draw = move(jax.random.key(0), walk, None, steps, 1.0, 1.0)
+            _, draw = move(jax.random.key(0), 0, walk, None, steps, 1.0, 1.0)
             assert draw.energy_error == pytest.approx(12)
 
 
@@ -149,7 +144,7 @@ def test_steps_that_are_too_long_at_first_are_halved(monkeypatch):
     with pm.Model() as model:
         x = pm.Normal("x", 0.0, 1.0, shape=2)
         pm.Potential("wall", pt.switch((x**2).sum() > 100, np.nan, 0.0))
-    monkeypatch.setattr(mclmc, "FIRST_STEP", 50.0)
+    monkeypatch.setattr(mclmc.MclmcSampler, "first_step", 50.0)
     found = drawn(model, **MCLMC)
     assert found.status == "converged", found.reason
     assert found.tuned["step_size"] < 10
