@@ -24,7 +24,10 @@ CHOICES = ("auto", "cpu", "gpu")
 
 NO_BACKEND = "JAX has no GPU backend installed"
 
-REMEDY = "install JAX's own backend, pip install 'pmbnn[cuda]', on a machine with an NVIDIA GPU"
+REMEDY = (
+    "install JAX's own backend, pip install '.[cuda]' in a copy of the repository, on a machine "
+    "with an NVIDIA GPU"
+)
 
 
 class DeviceError(UserError):

@@ -143,7 +143,8 @@ def _decoding(title: str, extra: str = "") -> Iterator[None]:
     except DataError:
         raise
     except ImportError as error:
-        remedy = f"install `pmbnn[{extra}]` to read it, or save it as CSV"
+        command = f"pip install '.[{extra}]' in a copy of the repository"
+        remedy = f"to read it, {command}, or save it as CSV"
         raise DataError(f"{title}: {remedy}.") from error
     # Over a damaged file each decoder raises types of its own.
     except Exception as error:

@@ -951,7 +951,7 @@ def test_a_bad_selection_is_rejected(folder, condition, match):
 @pytest.mark.parametrize(
     ("device", "match"),
     [
-        ("gpu", r"`--device` must be auto or cpu here, got 'gpu': .*pip install 'pmbnn\[cuda\]'"),
+        ("gpu", r"`--device` must be auto or cpu here, got 'gpu': .*pip install '\.\[cuda\]'"),
         ("tpu", "`--device` must be one of auto, cpu, gpu, got 'tpu'"),
     ],
 )

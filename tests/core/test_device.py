@@ -70,7 +70,8 @@ def test_a_device_that_is_not_there(gpus):
     gpus(NONE)
     words = (
         "`--device` must be auto or cpu here, got 'gpu': JAX has no GPU backend installed. For a "
-        "GPU, install JAX's own backend, pip install 'pmbnn[cuda]', on a machine with an NVIDIA GPU"
+        "GPU, install JAX's own backend, pip install '.[cuda]' in a copy of the repository, on a "
+        "machine with an NVIDIA GPU"
     )
     with pytest.raises(DeviceError) as raised:
         find_devices("gpu")

@@ -479,7 +479,7 @@ def test_which_sheet_must_be_clear():
 def test_excel_says_what_it_needs(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "openpyxl", None)
     Path("t.xlsx").write_bytes(b"")
-    with pytest.raises(DataError, match=r"t.xlsx: install `pmbnn\[excel\]`"):
+    with pytest.raises(DataError, match=r"t.xlsx: to read it, pip install \'\.\[excel\]\'"):
         read("t.xlsx")
     for name in ("t.xls", "t.ods"):
         Path(name).write_bytes(b"")

@@ -217,7 +217,7 @@ def test_other_separators():
 def test_parquet_says_what_it_needs(monkeypatch):
     write("", "t.parquet")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(DataError, match=r"t.parquet: install `pmbnn\[parquet\]`"):
+    with pytest.raises(DataError, match=r"t.parquet: to read it, pip install \'\.\[parquet\]\'"):
         Table(file="t.parquet", target="y").load()
 
 

@@ -469,7 +469,7 @@ def test_a_file_knows_its_bytes():
     ("packages", "status", "match"),
     [
         (True, 3, "error: no scheduler answers at tcp://127.0.0.1:1 within 0 seconds."),
-        (False, 2, "error: a cluster needs the packages dask and distributed: install"),
+        (False, 2, "error: a cluster needs the packages dask and distributed: pip install"),
     ],
 )
 def test_the_command_says_so_in_one_line(monkeypatch, packages, status, match):
@@ -509,7 +509,10 @@ def test_a_scheduler_that_is_none_is_rejected(tmp_path, monkeypatch, scheduler, 
 
 def test_without_the_packages_one_line_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(ClusterError, match=r"install `pmbnn\[cluster\]`"), connected("tcp://a:1"):
+    with (
+        pytest.raises(ClusterError, match=r"pip install \'\.\[cluster\]\'"),
+        connected("tcp://a:1"),
+    ):
         pass
 
 

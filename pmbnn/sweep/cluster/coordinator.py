@@ -135,7 +135,8 @@ def _client_class() -> "type[Client]":
         from distributed import Client
     except ImportError as error:
         raise ClusterError(
-            "a cluster needs the packages dask and distributed: install `pmbnn[cluster]`."
+            "a cluster needs the packages dask and distributed: pip install '.[cluster]' in a copy "
+            "of the repository."
         ) from error
     return Client
 
