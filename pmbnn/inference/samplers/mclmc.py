@@ -5,7 +5,8 @@ partly refreshed at every step. Steps are never rejected, so draws have a small 
 variance of the energy error bounds: that variance is the only setting of the accuracy.
 
 The integrator is that of blackjax. All chains have one step size and one decoherence length, which
-the warm-up finds from all of them together. It runs in windows through the program that draws, so
+the warm-up finds from all of them together; members of an ensemble have step sizes of their own, as
+their modes differ in width. The warm-up runs in windows through the program that draws, so
 that there is no second program to compile. A step that meets a value which is not finite is not
 taken, and the chain turns round. If that happens to more chains of a window than may be broken, all
 steps of the warm-up are at most half as long from then on. After the warm-up the chain is broken.
@@ -54,9 +55,9 @@ class State(NamedTuple):
         Positions and directions, ``(chain, size)``, log-densities and their gradients: the state of
         blackjax.
     step_size, length
-        Length of a step, and the momentum decoherence length.
+        Length of a step, one or ``(chain,)`` of them, and the momentum decoherence length.
     is_tuned
-        Whether the warm-up found a step size.
+        Whether the warm-up found a step size; one or ``(chain,)``.
     draws
         Number of draws so far.
     """
@@ -67,10 +68,10 @@ class State(NamedTuple):
     is_tuned: jax.Array
     draws: jax.Array
 
-    def moving_at(self, step_size: float, length: float) -> "State":
-        """The same chains with another step size and decoherence length."""
+    def moving_at(self, step_size: np.ndarray, length: float) -> "State":
+        """The same chains with other step sizes and another decoherence length."""
         return self._replace(
-            step_size=jnp.full_like(self.step_size, step_size),
+            step_size=jnp.asarray(step_size, self.step_size.dtype),
             length=jnp.full_like(self.length, length),
         )
 
@@ -150,7 +151,7 @@ class MclmcSampler:
         words, and the prepared data; returns the chains at their starts.
     advance
         Function of the chains' keys; the chains; the number of the first draw, of the draws, and of
-        the steps of each; step size; decoherence length; and the prepared data. Returns the chains
+        the steps of each; step sizes; decoherence length; and the prepared data. Returns the chains
         and their draws, ``(chain, settings.draws, ...)``, of which only the first are filled.
     """
 
@@ -179,20 +180,24 @@ class MclmcSampler:
 
     def start(self, prepared: tuple, identity: str) -> State:
         """State after the warm-up."""
-        starts, moves, _ = chain_keys(identity, self.settings.chains)
+        settings = self.settings
+        starts, moves, _ = chain_keys(identity, settings.chains)
         state, longest = self._first(self.begin(starts, moves, prepared)), np.inf
-        for steps in windows(self.settings.tuning):
+        own = settings.is_ensemble
+        for steps in windows(settings.tuning, LONGEST_WINDOW if own else None):
             window = Window(self.density.size)
-            for part in range(0, steps, self.settings.draws):
-                number = min(self.settings.draws, steps - part)
+            for part in range(0, steps, settings.draws):
+                number = min(settings.draws, steps - part)
                 state, draws = self._extend(moves, state, number, 1, prepared)
                 window.add(draws, self.errors(draws))
-            if window.not_finite.mean() > BROKEN_SHARE:
-                longest = float(state.step_size) / 2
-            excess = window.excess(self.target_error, self.trust)
-            step_size = next_step_size(float(state.step_size), excess, self.power)
-            step_size = min(longest, step_size)
-            length = self.length(self.decoherence * window.spread, step_size)
+            step_size = np.asarray(state.step_size, float)
+            failed = window.not_finite if own else window.not_finite.mean() > BROKEN_SHARE
+            longest = np.where(failed, step_size / 2, longest)
+            excess = window.excess(self.target_error, self.trust, own)
+            step_size = np.minimum(longest, next_step_size(step_size, excess, self.power))
+            length = float(state.length)
+            if not own:
+                length = self.length(self.decoherence * window.spread, float(step_size))
             state = state.moving_at(step_size, length)
         shortest = SHORTEST * self.first_step * np.sqrt(self.density.size)
         return state._replace(
@@ -205,7 +210,9 @@ class MclmcSampler:
         step_size = self.first_step * root
         lengths = step_size, self.length(root, step_size)
         step_size, length = (jnp.asarray(value, root.dtype) for value in lengths)
-        return State(walk, step_size, length, jnp.zeros((), bool), jnp.zeros((), jnp.int32))
+        shape = (self.settings.chains,) if self.settings.is_ensemble else ()
+        step_size = jnp.broadcast_to(step_size, shape)
+        return State(walk, step_size, length, jnp.zeros(shape, bool), jnp.zeros((), jnp.int32))
 
     def shapes(self, prepared: tuple) -> State:
         """Shapes and types of the arrays of a state."""
@@ -228,9 +235,9 @@ class MclmcSampler:
         return state._replace(walk=walk, draws=state.draws + draws), found
 
     def tuning(self, state: State) -> Tuning:
-        """Step size and momentum decoherence length."""
-        values = {name: float(getattr(state, name)) for name in ("step_size", "length")}
-        return Tuning(np.full(self.settings.chains, not state.is_tuned), values)
+        """Step size, the mean if members have their own, and momentum decoherence length."""
+        values = {name: float(np.mean(getattr(state, name))) for name in ("step_size", "length")}
+        return Tuning(np.full(self.settings.chains, ~np.asarray(state.is_tuned)), values)
 
     def _chains(self, state: State, draws: Draw) -> Chains:
         """Draws as `Chains`; a chain is broken if a step was not finite."""
@@ -241,7 +248,7 @@ class MclmcSampler:
             "energy_error": np.sqrt(self.density.size * draws.energy_error),
             "diverging": diverging,
             "n_steps": np.full(shape, self.settings.thin),
-            "step_size": np.full(shape, float(state.step_size)),
+            "step_size": np.full(shape, np.asarray(state.step_size, float)[..., None]),
         } | draws.statistics
         return Chains(draws.position, statistics, diverging.any(axis=1))
 
@@ -250,6 +257,10 @@ class MclmcSampler:
 
 FIRST_WINDOW = 10
 """Steps of the first windows; a later one has half as many as all before it."""
+
+LONGEST_WINDOW = 500
+"""Most steps of a window of an ensemble: a member that comes to a narrower part of its mode needs
+shorter steps there."""
 
 LARGEST_CHANGE = 2.0
 """Largest factor between the step sizes of two windows."""
@@ -262,21 +273,20 @@ SHORTEST = 1e-3
 """Shortest tuned step size, in units of the first."""
 
 
-def windows(steps: int) -> Iterator[int]:
+def windows(steps: int, longest: int | None = None) -> Iterator[int]:
     """Numbers of steps of the windows of a warm-up."""
     done = 0
     while done < steps:
-        window, left = max(FIRST_WINDOW, done // 2), steps - done
+        window, left = min(max(FIRST_WINDOW, done // 2), longest or steps), steps - done
         # What would be left is too little for a window of its own.
         window = left if left < 2 * window else window
         yield window
         done += window
 
 
-def next_step_size(step_size: float, excess: float, power: float) -> float:
-    """Step size whose error is nearer to its target than `excess` times."""
-    factor = excess ** (-GAIN / power)
-    return step_size * float(np.clip(factor, 1 / LARGEST_CHANGE, LARGEST_CHANGE))
+def next_step_size(step_size: np.ndarray, excess: np.ndarray, power: float) -> np.ndarray:
+    """Step sizes whose errors are nearer to their target than `excess` times."""
+    return step_size * np.clip(excess ** (-GAIN / power), 1 / LARGEST_CHANGE, LARGEST_CHANGE)
 
 
 class Window:
@@ -312,15 +322,17 @@ class Window:
         mean, square = self.sums / self.steps
         return float(np.sqrt((square - mean**2).clip(0).sum()))
 
-    def excess(self, target: float, trust: float) -> float:
-        """Mean error over its target.
+    def excess(self, target: float, trust: float, own: bool = False) -> np.ndarray:
+        """Mean error over its target, ``(chain,)`` if `own`.
 
-        The median over chains: one that is far from the posterior must not slow the others. Within
-        a chain, a mean in which errors far from the target have less weight, on the scale `trust`.
+        Otherwise the median over chains: one that is far from the posterior must not slow the
+        others. Within a chain, a mean in which errors far from the target have less weight, on the
+        scale `trust`.
         """
         ratios = np.concatenate(self.errors, axis=1) / target + 1e-8
         weights = np.exp(-0.5 * (np.log(ratios) / trust) ** 2)
-        return float(np.median((weights * ratios).sum(axis=1) / weights.sum(axis=1)))
+        means = (weights * ratios).sum(axis=1) / weights.sum(axis=1)
+        return means if own else np.median(means)
 
 
 def check_size(density: LogDensity, name: str) -> None:
@@ -342,7 +354,8 @@ def build_sampler(density: LogDensity, settings: Microcanonical) -> MclmcSampler
     """
     check_size(density, "MCLMC")
     of_start = settings.start, settings.spread, settings.descent, settings.descent_rate
-    key = ("mclmc", density.evaluate, density.dtype, settings.draws, *of_start)
+    of_draws = settings.draws, settings.is_ensemble
+    key = ("mclmc", density.evaluate, density.dtype, *of_draws, *of_start)
     return MclmcSampler(density, settings, *shared(key, lambda: programs(density, settings, move)))
 
 
@@ -376,7 +389,7 @@ def programs(
     def advance(keys, walk, first, draws, steps, step_size, length, prepared):
         target = density.at(prepared)
 
-        def chain(words, walk):
+        def chain(words, walk, step_size):
             key = key_of(words)
 
             def body(i, carry):
@@ -389,7 +402,8 @@ def programs(
             kept = jax.tree.map(lambda a: jnp.zeros((settings.draws, *a.shape), a.dtype), draw)
             return jax.lax.fori_loop(0, draws, body, (walk, kept))
 
-        return jax.vmap(chain)(keys, walk)
+        own = 0 if settings.is_ensemble else None
+        return jax.vmap(chain, (0, 0, own))(keys, walk, step_size)
 
     options = compiler_options()
     return (

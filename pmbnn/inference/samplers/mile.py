@@ -1,7 +1,9 @@
 """Microcanonical Langevin ensembles (MILE): chains of MCLMC that keep to modes of their own.
 
 They differ from MCLMC in their settings (`Mile`): where chains start, a larger energy error, and
-weights of the members in predictions. They are never doubled, and never said to converge.
+weights of the members in predictions. Each member has a step size of its own: with one for all,
+those in narrow modes of high density are heated until they leave. They are never doubled, and never
+said to converge.
 
 References
 ----------

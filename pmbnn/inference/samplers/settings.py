@@ -157,9 +157,10 @@ class Mams(Started):
 class Mile(Microcanonical):
     """Settings of a microcanonical Langevin ensemble (MILE): members that keep to their modes.
 
-    Every chain starts at a mode of its own, and its draws are of the posterior nearby. All chains
-    together are an ensemble, not draws of the posterior, however long they are; they are never
-    doubled, and the status of the cell is ``ensemble``.
+    Every chain starts at a mode of its own, and its draws are of the posterior nearby. It has a
+    step size of its own, as modes differ in width. All chains together are an ensemble, not draws
+    of the posterior, however long they are; they are never doubled, and the status of the cell is
+    ``ensemble``.
 
     Parameters
     ----------

@@ -1,6 +1,8 @@
 """Ensembles of chains that keep to modes of their own (MILE)."""
 
 import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
 import pytest
 from posteriors import APART, drawn, regression, two_modes
 
@@ -35,6 +37,21 @@ def test_an_ensemble_is_no_reference():
     fit = pb.fit(regression(), steps=20, progress=False)
     with pytest.raises(ValueError, match="`reference` must be of the posterior, got an ensemble"):
         pb.check(fit, ensemble)
+
+
+def test_members_have_step_sizes_of_their_own():
+    """Of two modes far apart, the left one is narrower, and needs shorter steps."""
+    with pm.Model() as modes:
+        x = pm.Flat("x", shape=2)
+        squares = (abs(x[0]) - APART) ** 2 + x[1] ** 2
+        pm.Potential("modes", -squares / (2 * pt.switch(x[0] < 0, 0.1, 0.5) ** 2))
+    settings = SHORT | {"tuning": 1_000, "energy_variance": 1e-3}
+    found = pb.sample(modes, engine="mile", progress=False, spread=3.0, **settings).chains
+    narrow = found.values[:, 0, 0] < 0
+    step_sizes = found.statistics["step_size"]
+    assert 0 < narrow.sum() < len(narrow)
+    assert (step_sizes == step_sizes[:, :1]).all()
+    assert step_sizes[narrow].max() < 0.5 * step_sizes[~narrow].min()
 
 
 def test_members_start_at_fits():

@@ -84,10 +84,12 @@ def test_starts_are_where_the_density_is_a_number():
     assert found.chains.values[..., 0].mean() == pytest.approx(-20, abs=0.3)
 
 
+@pytest.mark.parametrize("longest", [None, 50])
 @pytest.mark.parametrize("steps", [1, 10, 35, 200, 2_000])
-def test_windows_of_a_warm_up_are_all_of_its_steps(steps):
-    found = list(windows(steps))
+def test_windows_of_a_warm_up_are_all_of_its_steps(steps, longest):
+    found = list(windows(steps, longest))
     assert sum(found) == steps
+    assert max(found) < 2 * (longest or steps)
     assert found == sorted(found)
 
 
