@@ -23,7 +23,7 @@ import numpy as np
 LONG = {"tuning": 40_000, "spread": 0.25, "descent": 500, "descent_rate": 1e-3}
 CHAINS = {"mile": {}, "mile, 5e-4": {"energy_variance": 5e-4}, "mile, long": LONG}
 FITS = {"modes": {"guide": "map"}, "ADVI": {}}
-MEMBERS, PEER = 10, "bde"
+MEMBERS, DRAWS, PEER = 10, 200, "bde"
 
 
 def main() -> None:
@@ -78,6 +78,7 @@ def run(name: str, seed: str, folder: Path, rows: dict[str, np.ndarray]) -> None
     """One ensemble: means and standard deviations, ``(member, draw, row)``, and its time."""
     import pmbnn as pb
     from pmbnn.data.arrays import Rows
+    from pmbnn.prediction.draws import KeptDraws
 
     columns = tuple(f"x{i}" for i in range(rows["x"].shape[1]))
     network = {"kind": "dense", "hidden": [16] * 4, "activation": "relu"}
@@ -92,11 +93,13 @@ def run(name: str, seed: str, folder: Path, rows: dict[str, np.ndarray]) -> None
     settings = {"random_seed": int(seed), "progress": False}
     if name in CHAINS:
         found = pb.sample(model, engine="mile", chains=MEMBERS, **CHAINS[name], **settings)
+        members = dict(enumerate(map(KeptDraws, found.chains.values)))
     else:
         found = pb.fit(model, restarts=MEMBERS, **FITS[name], **settings)
-        found = replace(found, weights=dict.fromkeys(found.sources, 1 / len(found.sources)))
+        members = found.sources
     seconds = time.process_time() - start
-    parts = [parameters for _, parameters in found.single_draws(rows["x_test"])]
+    found = replace(found, sources=members, weights=dict.fromkeys(members, 1 / MEMBERS))
+    parts = [parameters for _, parameters in found.single_draws(rows["x_test"], DRAWS)]
     mean, sd = (np.concatenate([p[n] for p in parts]).astype(float) for n in ("mu", "sigma"))
     shape = (MEMBERS, -1, len(rows["y_test"]))
     sd = sd.reshape(shape)
