@@ -115,7 +115,7 @@ def table(folder: Path, y: np.ndarray) -> str:
             scores = np.array([scores_of(one["mean"], one["sd"], y) for one in found])
             seconds = f"{np.mean([one['seconds'] for one in found]):.0f}"
             rows.append((name, str(len(found)), *map(mean_and_error, scores.T), seconds))
-    return "\n".join([measuring.machine_text(), "", measuring.table(rows)])
+    return "\n".join([__doc__.splitlines()[2], measuring.machine_text(), "", measuring.table(rows)])
 
 
 def scores_of(mean: np.ndarray, sd: np.ndarray, y: np.ndarray) -> tuple[float, ...]:
