@@ -286,10 +286,13 @@ class Tuning(NamedTuple):
         Chains that could not be tuned, ``(chain,)``.
     values
         Tuned values, by name.
+    doubt
+        Why the draws so far may not be of the posterior although chains agree; empty otherwise.
     """
 
     failed: np.ndarray
     values: Mapping[str, float]
+    doubt: str = ""
 
 
 class Sampler[State](Protocol):
@@ -317,7 +320,7 @@ class Sampler[State](Protocol):
         """State of the chains after their next `settings.draws` draws, and these draws."""
 
     def tuning(self, state: State) -> Tuning:
-        """Result of the tuning of the chains."""
+        """Result of the tuning of the chains, with which their last draws were made."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -10,7 +10,7 @@ Robnik, Cohn-Gordon and Seljak (2025), Metropolis adjusted microcanonical Hamilt
 arXiv 2503.01707.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -21,11 +21,8 @@ from blackjax.mcmc.dynamic_hmc import halton_sequence
 from blackjax.mcmc.integrators import IntegratorState, isokinetic_mclachlan
 from blackjax.util import generate_unit_vector
 
-from pmbnn.inference.log_density import LogDensity
 from pmbnn.inference.samplers.chains import is_finite
-from pmbnn.inference.samplers.mclmc import Draw, MclmcSampler, check_size, programs
-from pmbnn.inference.samplers.settings import Mams
-from pmbnn.inference.xla.compile import shared
+from pmbnn.inference.samplers.mclmc import Draw, MclmcSampler
 
 MOST_STEPS = 64
 """Largest mean number of steps of a trajectory. In the warm-up, first steps are too short to cross
@@ -61,7 +58,7 @@ def move(key, number, walk: IntegratorState, log_density: Callable, _, step_size
 
 @dataclass(frozen=True, eq=False)
 class MamsSampler(MclmcSampler):
-    """Chains of MAMS as two compiled programs; `build_sampler` makes one.
+    """Chains of MAMS as two compiled programs; `build` makes one.
 
     Attributes
     ----------
@@ -77,10 +74,14 @@ class MamsSampler(MclmcSampler):
         Longer than that of MCLMC, because a step that is too long is rejected.
     """
 
+    name: ClassVar[str] = "mams"
+    move: ClassVar[Callable[..., tuple[IntegratorState, Draw]]] = staticmethod(move)
+    statistics: ClassVar[Mapping[str, type]] = {"n_steps": jnp.int32, "acceptance_rate": float}
     decoherence: ClassVar[float] = 0.5
     power: ClassVar[float] = 3.0
     trust: ClassVar[float] = np.inf
     first_step: ClassVar[float] = 0.01
+    is_biased: ClassVar[bool] = False
 
     @property
     def target_error(self) -> float:
@@ -91,23 +92,9 @@ class MamsSampler(MclmcSampler):
         """Probabilities of rejection, ``(chain, draw)``."""
         return 1 - draws.statistics["acceptance_rate"]
 
-    def length(self, wanted: float, step_size: float) -> float:
+    def length(self, wanted: float, step_size: np.ndarray) -> float:
         """Mean length of a trajectory."""
-        return min(wanted, MOST_STEPS * step_size)
+        return min(wanted, MOST_STEPS * float(step_size))
 
 
-def build_sampler(density: LogDensity, settings: Mams) -> MamsSampler:
-    """Programs of all chains of a model.
-
-    Raises
-    ------
-    ValueError
-        If the model has a single unconstrained scalar.
-    """
-    check_size(density, "MAMS")
-    of_start = settings.start, settings.spread, settings.descent, settings.descent_rate
-    key = ("mams", density.evaluate, density.dtype, settings.draws, *of_start)
-    statistics = {"n_steps": jnp.int32, "acceptance_rate": jnp.dtype(density.dtype)}
-    return MamsSampler(
-        density, settings, *shared(key, lambda: programs(density, settings, move, statistics))
-    )
+build_sampler = MamsSampler.build

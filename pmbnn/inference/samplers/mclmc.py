@@ -20,7 +20,7 @@ and Seljak (2026), arXiv 2601.16696, for tuning by all chains together.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -58,6 +58,8 @@ class State(NamedTuple):
         Length of a step, one or ``(chain,)`` of them, and the momentum decoherence length.
     is_tuned
         Whether the warm-up found a step size; one or ``(chain,)``.
+    excess
+        Error of the last steps over its target, the median over chains.
     draws
         Number of draws so far.
     """
@@ -66,6 +68,7 @@ class State(NamedTuple):
     step_size: jax.Array
     length: jax.Array
     is_tuned: jax.Array
+    excess: jax.Array
     draws: jax.Array
 
     def moving_at(self, step_size: np.ndarray, length: float) -> "State":
@@ -130,10 +133,19 @@ def move(key, number, walk: IntegratorState, log_density: Callable, steps, step_
 
 @dataclass(frozen=True, eq=False)
 class MclmcSampler:
-    """Chains of MCLMC as two compiled programs; `build_sampler` makes one.
+    """Chains of MCLMC as two compiled programs; `build` makes one.
 
     Attributes
     ----------
+    name
+        Name of the engine.
+    move, statistics
+        Function that takes a chain to its next draw, as `move`, and types of the further statistics
+        of that draw.
+    shares_step_size
+        Whether all chains have one step size.
+    longest_window
+        Most steps of a window of the warm-up.
     decoherence
         Decoherence length, in units of the root of the sum of all variances.
     power
@@ -144,6 +156,8 @@ class MclmcSampler:
     first_step
         First step size, in units of the square root of the dimension: a chain that starts where the
         mass is stays there.
+    is_biased
+        Whether long steps bias the draws.
     density, settings
         The target, and the settings of the sampler.
     begin
@@ -155,15 +169,41 @@ class MclmcSampler:
         and their draws, ``(chain, settings.draws, ...)``, of which only the first are filled.
     """
 
+    name: ClassVar[str] = "mclmc"
+    move: ClassVar[Callable[..., tuple[IntegratorState, Draw]]] = staticmethod(move)
+    statistics: ClassVar[Mapping[str, type]] = {}
+    shares_step_size: ClassVar[bool] = True
+    longest_window: ClassVar[int | None] = None
     decoherence: ClassVar[float] = 1.9  # arXiv 2601.16696
     power: ClassVar[float] = 6.0
     trust: ClassVar[float] = 9.0
     first_step: ClassVar[float] = 0.001
+    is_biased: ClassVar[bool] = True
 
     density: LogDensity
     settings: Microcanonical | Mams
     begin: Callable[..., IntegratorState]
     advance: Callable[..., tuple[IntegratorState, Draw]]
+
+    @classmethod
+    def build(cls, density: LogDensity, settings: Microcanonical | Mams) -> Self:
+        """Programs of all chains of a model.
+
+        Raises
+        ------
+        ValueError
+            If the model has a single unconstrained scalar: on a line, constant speed has no
+            direction.
+        """
+        if density.size < 2:
+            raise ValueError(
+                "`model` must have two unconstrained scalars at least to be sampled by "
+                f"{cls.name.upper()}, got 1. Take pm.sample, whose result `pb.check` takes as "
+                "`reference`."
+            )
+        of_start = settings.start, settings.spread, settings.descent, settings.descent_rate
+        key = (cls.name, density.evaluate, density.dtype, settings.draws, *of_start)
+        return cls(density, settings, *shared(key, lambda: _programs(cls, density, settings)))
 
     @property
     def target_error(self) -> float:
@@ -174,7 +214,14 @@ class MclmcSampler:
         """Variance of the energy error per dimension, ``(chain, draw)``."""
         return draws.energy_error
 
-    def length(self, wanted: float, step_size: float) -> float:
+    def of_all(self, not_finite: np.ndarray, excess: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Whether steps are too long, and the error over its target, from those of every chain.
+
+        The median: a chain that is far from the posterior must not slow the others.
+        """
+        return not_finite.mean() > BROKEN_SHARE, np.median(excess)
+
+    def length(self, wanted: float, step_size: np.ndarray) -> float:
         """Decoherence length, if nothing but the variances determined it to be `wanted`."""
         return wanted
 
@@ -183,26 +230,27 @@ class MclmcSampler:
         settings = self.settings
         starts, moves, _ = chain_keys(identity, settings.chains)
         state, longest = self._first(self.begin(starts, moves, prepared)), np.inf
-        own = settings.is_ensemble
-        for steps in windows(settings.tuning, LONGEST_WINDOW if own else None):
+        for steps in windows(settings.tuning, self.longest_window):
             window = Window(self.density.size)
             for part in range(0, steps, settings.draws):
                 number = min(settings.draws, steps - part)
                 state, draws = self._extend(moves, state, number, 1, prepared)
                 window.add(draws, self.errors(draws))
-            step_size = np.asarray(state.step_size, float)
-            failed = window.not_finite if own else window.not_finite.mean() > BROKEN_SHARE
-            longest = np.where(failed, step_size / 2, longest)
-            excess = window.excess(self.target_error, self.trust, own)
-            step_size = np.minimum(longest, next_step_size(step_size, excess, self.power))
-            length = float(state.length)
-            if not own:
-                length = self.length(self.decoherence * window.spread, float(step_size))
-            state = state.moving_at(step_size, length)
+            state, longest = self._retuned(state, window, longest)
         shortest = SHORTEST * self.first_step * np.sqrt(self.density.size)
         return state._replace(
             is_tuned=state.step_size >= shortest, draws=jnp.zeros_like(state.draws)
         )
+
+    def _retuned(self, state: State, window: "Window", longest) -> tuple[State, np.ndarray]:
+        """Chains with step sizes by the last steps, and the longest that they may have."""
+        excess = window.excess(self.target_error, self.trust)
+        too_long, excess = self.of_all(window.not_finite, excess)
+        step_size = np.asarray(state.step_size, float)
+        longest = np.where(too_long, step_size / 2, longest)
+        step_size = np.minimum(longest, next_step_size(step_size, excess, self.power))
+        length = self.length(self.decoherence * window.spread, step_size)
+        return state.moving_at(step_size, length), longest
 
     def _first(self, walk: IntegratorState) -> State:
         """State before the warm-up."""
@@ -210,9 +258,10 @@ class MclmcSampler:
         step_size = self.first_step * root
         lengths = step_size, self.length(root, step_size)
         step_size, length = (jnp.asarray(value, root.dtype) for value in lengths)
-        shape = (self.settings.chains,) if self.settings.is_ensemble else ()
-        step_size = jnp.broadcast_to(step_size, shape)
-        return State(walk, step_size, length, jnp.zeros(shape, bool), jnp.zeros((), jnp.int32))
+        shape = () if self.shares_step_size else (self.settings.chains,)
+        step_size, is_tuned = jnp.broadcast_to(step_size, shape), jnp.zeros(shape, bool)
+        excess, draws = jnp.zeros((), root.dtype), jnp.zeros((), jnp.int32)
+        return State(walk, step_size, length, is_tuned, excess, draws)
 
     def shapes(self, prepared: tuple) -> State:
         """Shapes and types of the arrays of a state."""
@@ -220,10 +269,23 @@ class MclmcSampler:
         return jax.eval_shape(self._first, self.begin.eval_shape(starts, moves, prepared))
 
     def extend(self, state: State, prepared: tuple, identity: str) -> tuple[State, Chains]:
-        """State of the chains after their next draws, and these draws."""
+        """State of the chains after their next draws, and these draws.
+
+        If the error of the steps is far beyond its target, because chains had not come to the
+        posterior when the warm-up ended, the draws are thrown away and the step size is tuned anew.
+        """
         *_, keys = chain_keys(identity, self.settings.chains)
-        state, draws = self._extend(keys, state, self.settings.draws, self.settings.thin, prepared)
-        return state, self._chains(state, draws)
+        for attempt in range(RETRIES + 1):
+            state, draws = self._extend(
+                keys, state, self.settings.draws, self.settings.thin, prepared
+            )
+            window = Window(self.density.size)
+            window.add(draws, self.errors(draws))
+            excess = np.median(window.excess(self.target_error, self.trust))
+            state = state._replace(excess=jnp.asarray(excess, state.excess.dtype))
+            if excess <= LARGEST_EXCESS or attempt == RETRIES:
+                return state, self._chains(state, draws)
+            state, _ = self._retuned(state, window, np.inf)
 
     def _extend(self, keys, state: State, draws: int, steps: int, prepared) -> tuple[State, Draw]:
         """State of the chains after some draws of some steps each, and these draws."""
@@ -237,7 +299,10 @@ class MclmcSampler:
     def tuning(self, state: State) -> Tuning:
         """Step size, the mean if members have their own, and momentum decoherence length."""
         values = {name: float(np.mean(getattr(state, name))) for name in ("step_size", "length")}
-        return Tuning(np.full(self.settings.chains, ~np.asarray(state.is_tuned)), values)
+        doubt, excess = "", float(state.excess)
+        if self.is_biased and excess > LARGEST_EXCESS:
+            doubt = f"the energy error has {excess:.0f} times its target variance: draws are biased"
+        return Tuning(np.full(self.settings.chains, ~np.asarray(state.is_tuned)), values, doubt)
 
     def _chains(self, state: State, draws: Draw) -> Chains:
         """Draws as `Chains`; a chain is broken if a step was not finite."""
@@ -258,16 +323,19 @@ class MclmcSampler:
 FIRST_WINDOW = 10
 """Steps of the first windows; a later one has half as many as all before it."""
 
-LONGEST_WINDOW = 500
-"""Most steps of a window of an ensemble: a member that comes to a narrower part of its mode needs
-shorter steps there."""
-
 LARGEST_CHANGE = 2.0
 """Largest factor between the step sizes of two windows."""
 
 GAIN = 0.5
 """Part of the way to the step size by this law. Near the longest stable step the power is higher,
 16 for a network of rectified units: the whole way would lead far beyond the target and back."""
+
+LARGEST_EXCESS = 10.0
+"""Largest error of steps over its target. Means of so few large errors vary by as much; up to here
+the bias of a small network's class probabilities stays within the error of the default draws."""
+
+RETRIES = 4
+"""How often draws with a larger error are thrown away."""
 
 SHORTEST = 1e-3
 """Shortest tuned step size, in units of the first."""
@@ -322,58 +390,20 @@ class Window:
         mean, square = self.sums / self.steps
         return float(np.sqrt((square - mean**2).clip(0).sum()))
 
-    def excess(self, target: float, trust: float, own: bool = False) -> np.ndarray:
-        """Mean error over its target, ``(chain,)`` if `own`.
+    def excess(self, target: float, trust: float) -> np.ndarray:
+        """Mean error of each chain over its target, ``(chain,)``.
 
-        Otherwise the median over chains: one that is far from the posterior must not slow the
-        others. Within a chain, a mean in which errors far from the target have less weight, on the
-        scale `trust`.
+        Errors far from the target have less weight, on the scale `trust`.
         """
         ratios = np.concatenate(self.errors, axis=1) / target + 1e-8
         weights = np.exp(-0.5 * (np.log(ratios) / trust) ** 2)
-        means = (weights * ratios).sum(axis=1) / weights.sum(axis=1)
-        return means if own else np.median(means)
+        return ((weights * ratios).sum(axis=1) / weights.sum(axis=1)).astype(float)
 
 
-def check_size(density: LogDensity, name: str) -> None:
-    """Raise ValueError for a single unconstrained scalar."""
-    if density.size < 2:
-        raise ValueError(
-            f"`model` must have two unconstrained scalars at least to be sampled by {name}, got 1. "
-            "Take pm.sample, whose result `pb.check` takes as `reference`."
-        )
-
-
-def build_sampler(density: LogDensity, settings: Microcanonical) -> MclmcSampler:
-    """Programs of all chains of a model.
-
-    Raises
-    ------
-    ValueError
-        If the model has a single unconstrained scalar: on a line, constant speed has no direction.
-    """
-    check_size(density, "MCLMC")
-    of_start = settings.start, settings.spread, settings.descent, settings.descent_rate
-    of_draws = settings.draws, settings.is_ensemble
-    key = ("mclmc", density.evaluate, density.dtype, *of_draws, *of_start)
-    return MclmcSampler(density, settings, *shared(key, lambda: programs(density, settings, move)))
-
-
-def programs(
-    density: LogDensity,
-    settings: Microcanonical | Mams,
-    move: Callable[..., tuple[IntegratorState, Draw]],
-    statistics: Mapping[str, type] = {},
+def _programs(
+    cls: type[MclmcSampler], density: LogDensity, settings: Microcanonical | Mams
 ) -> tuple[Callable, Callable]:
-    """The programs `begin` and `advance` of a sampler.
-
-    Parameters
-    ----------
-    move
-        The chain after a draw, and the draw; see `mclmc.move`.
-    statistics
-        Types of the further statistics of a draw.
-    """
+    """The programs `begin` and `advance` of a sampler."""
     dtype = jnp.dtype(density.dtype)
 
     def begin(start_key, key, prepared):
@@ -394,19 +424,22 @@ def programs(
 
             def body(i, carry):
                 walk, kept = carry
-                walk, draw = move(key, first + i, walk, target, steps, step_size, length)
+                walk, draw = cls.move(key, first + i, walk, target, steps, step_size, length)
                 return walk, jax.tree.map(lambda array, new: array.at[i].set(new), kept, draw)
 
-            further = {name: jnp.zeros((), of) for name, of in statistics.items()}
+            further = {name: jnp.zeros((), of) for name, of in cls.statistics.items()}
             draw = Draw(walk.position, walk.logdensity, walk.logdensity, jnp.int32(0), further)
             kept = jax.tree.map(lambda a: jnp.zeros((settings.draws, *a.shape), a.dtype), draw)
             return jax.lax.fori_loop(0, draws, body, (walk, kept))
 
-        own = 0 if settings.is_ensemble else None
-        return jax.vmap(chain, (0, 0, own))(keys, walk, step_size)
+        steps_by_chain = None if cls.shares_step_size else 0
+        return jax.vmap(chain, (0, 0, steps_by_chain))(keys, walk, step_size)
 
     options = compiler_options()
     return (
         jax.jit(jax.vmap(begin, (0, 0, None)), compiler_options=options),
         jax.jit(advance, compiler_options=options),
     )
+
+
+build_sampler = MclmcSampler.build

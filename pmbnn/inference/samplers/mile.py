@@ -11,6 +11,35 @@ Sommer et al. (2025), Microcanonical Langevin ensembles: advancing the sampling 
 networks.
 """
 
-from pmbnn.inference.samplers.mclmc import build_sampler
+from dataclasses import dataclass
+from typing import ClassVar
 
-__all__ = ["build_sampler"]
+import numpy as np
+
+from pmbnn.inference.samplers.mclmc import MclmcSampler
+
+
+@dataclass(frozen=True, eq=False)
+class MileSampler(MclmcSampler):
+    """Chains of MILE as two compiled programs; `build` makes one.
+
+    Attributes
+    ----------
+    longest_window
+        A member that comes to a narrower part of its mode needs shorter steps there.
+    """
+
+    name: ClassVar[str] = "mile"
+    shares_step_size: ClassVar[bool] = False
+    longest_window: ClassVar[int | None] = 500
+
+    def of_all(self, not_finite: np.ndarray, excess: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Whether steps are too long, and the error over its target, ``(chain,)`` each."""
+        return not_finite, excess
+
+    def length(self, wanted: float, step_size: np.ndarray) -> float:
+        """Decoherence length: the root of the dimension, as variances over members say little."""
+        return float(np.sqrt(self.density.size))
+
+
+build_sampler = MileSampler.build

@@ -12,7 +12,7 @@ import numpy as np
 from pmbnn.core.stages import stage, staged
 from pmbnn.inference.groups import Arrays, Checkpoint
 from pmbnn.inference.log_density import LogDensity
-from pmbnn.inference.samplers.chains import Chains, Convergence, Sampler, Samples, Status
+from pmbnn.inference.samplers.chains import Chains, Convergence, Sampler, Samples, Status, Tuning
 from pmbnn.inference.samplers.settings import Sampling
 from pmbnn.inference.unsupported import explained
 from pmbnn.inference.xla.compile import precision
@@ -129,7 +129,6 @@ def sample_posterior(
         if checkpoint is not None:
             walk = restored(checkpoint, sampler.shapes(prepared))
         walk = walk or save(Walk(sampler.start(prepared, identity)))
-        tuning = sampler.tuning(walk.state)
 
     def extend(walk: Walk) -> Walk:
         with precision(density.dtype):
@@ -141,9 +140,9 @@ def sample_posterior(
             extend, walk, functions, settings.draws, settings.doublings, report_progress
         )
     save(walk, at_end=True)
-    improper = density.flat.improper
+    tuning, improper = sampler.tuning(walk.state), density.flat.improper
     is_ensemble = settings.is_ensemble
-    status, reason = verdict(walk.chains, convergence, tuning.failed, improper, is_ensemble)
+    status, reason = verdict(walk.chains, convergence, tuning, improper, is_ensemble)
     chains = walk.chains if walk.chains.too_many_broken else walk.chains.whole
     return Samples(chains, status, reason, convergence, tuning.values)
 
@@ -194,7 +193,7 @@ def sample_until_agreed(
 def verdict(
     chains: Chains,
     convergence: Convergence | None,
-    untuned: np.ndarray,
+    tuning: Tuning,
     improper: bool,
     is_ensemble: bool = False,
 ) -> tuple[Status, str]:
@@ -207,14 +206,14 @@ def verdict(
     ----------
     convergence
         None if too many chains are broken.
-    untuned
-        Whether a chain could not be tuned, ``(chain,)``.
+    tuning
+        Chains that could not be tuned, and doubts about the draws.
     improper
         Whether a prior is improper.
     is_ensemble
         Whether every chain keeps to a mode of its own.
     """
-    n, status = len(untuned), "diverged"
+    untuned, n, status = tuning.failed, len(tuning.failed), "diverged"
     broken = (
         f"{chains.broken.sum()} of {n} chains met a log-density or a gradient that is not "
         f"finite, on the way to {chains.statistics['diverging'].sum()} draws"
@@ -226,6 +225,8 @@ def verdict(
     elif is_ensemble:
         status = "ensemble"
         reason = f"{n} members, each about a mode of its own; between them {convergence}"
+    elif tuning.doubt:
+        status, reason = "undecided", f"{tuning.doubt}; {convergence}"
     elif convergence.passed:
         status, reason = "converged", str(convergence)
     else:

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from arviz_stats.base import array_stats
 
-from pmbnn.inference.samplers.chains import Chains, Convergence, function_rhat
+from pmbnn.inference.samplers.chains import Chains, Convergence, Tuning, function_rhat
 from pmbnn.inference.samplers.run import Walk, sample_until_agreed, verdict
 
 rng = np.random.default_rng(0)
-UNTUNED = np.zeros(4, bool)
+TUNED = Tuning(np.zeros(4, bool), {})
 START = Walk(state=0)
 
 
@@ -94,14 +94,14 @@ def test_draws_double_until_the_chains_agree(disagreeing, doublings, blocks, sta
     doubled = [2**i for i in range(4) if 2**i <= blocks]
     assert [done for done, _, agreed in reports if agreed] == [400 * n for n in doubled]
     assert all(done <= wanted for done, wanted, _ in reports)
-    assert verdict(found.chains, convergence, UNTUNED, improper=False)[0] == status
+    assert verdict(found.chains, convergence, TUNED, improper=False)[0] == status
 
 
 def test_a_broken_chain_ends_it():
     script = Script(disagreeing=8, broken_at=3)
     found, convergence = sample_until_agreed(script, START, lambda v: v, 400, 3, lambda *_: None)
     assert script.calls == 3
-    status, reason = verdict(found.chains, convergence, UNTUNED, improper=False)
+    status, reason = verdict(found.chains, convergence, TUNED, improper=False)
     assert status == "diverged"
     assert reason.startswith("4 of 4 chains met a log-density or a gradient that is not finite")
 
@@ -121,7 +121,9 @@ def test_one_broken_chain_in_eight_is_left_out(n_broken, status, words):
     found, convergence = sample_until_agreed(
         lambda walk: walk.followed_by(1, broken), START, lambda v: v, 400, 3, lambda *_: None
     )
-    given, reason = verdict(found.chains, convergence, np.zeros(8, bool), improper=False)
+    given, reason = verdict(
+        found.chains, convergence, Tuning(np.zeros(8, bool), {}), improper=False
+    )
     assert given == status
     assert re.search(words, reason)
     np.testing.assert_array_equal(found.chains.whole.values, values[n_broken:])
@@ -138,11 +140,18 @@ def test_every_run_that_estimates_an_evidence_counts():
 
 def test_a_chain_that_could_not_be_tuned_is_broken():
     found, convergence = sample_until_agreed(Script(0), START, lambda v: v, 400, 3, lambda *_: None)
-    untuned = np.array([False, False, True, False])
+    untuned = Tuning(np.array([False, False, True, False]), {})
     assert verdict(found.chains, convergence, untuned, improper=False) == (
         "diverged",
         "the tuning of 1 of 4 chains found no step",
     )
+
+
+def test_chains_that_agree_on_biased_draws_have_not_converged():
+    found, convergence = sample_until_agreed(Script(0), START, lambda v: v, 400, 3, lambda *_: None)
+    doubtful = TUNED._replace(doubt="steps are too long")
+    status, reason = verdict(found.chains, convergence, doubtful, improper=False)
+    assert (status, reason) == ("undecided", f"steps are too long; {convergence}")
 
 
 @pytest.mark.parametrize(("disagreeing", "status"), [(0, "converged"), (8, "undecided")])
@@ -150,13 +159,13 @@ def test_an_improper_prior_is_noted_beside_the_verdict(disagreeing, status):
     found, convergence = sample_until_agreed(
         Script(disagreeing), START, lambda v: v, 400, 3, lambda *_: None
     )
-    plain = verdict(found.chains, convergence, UNTUNED, improper=False)
+    plain = verdict(found.chains, convergence, TUNED, improper=False)
     noted = "; a prior is improper, and draws cannot tell whether the posterior is"
     expected = (status, plain[1] + noted)
-    assert verdict(found.chains, convergence, UNTUNED, improper=True) == expected
+    assert verdict(found.chains, convergence, TUNED, improper=True) == expected
 
 
 def test_broken_chains_under_an_improper_prior_have_diverged():
     script = Script(disagreeing=8, broken_at=1)
     found, convergence = sample_until_agreed(script, START, lambda v: v, 400, 3, lambda *_: None)
-    assert verdict(found.chains, convergence, UNTUNED, improper=True)[0] == "diverged"
+    assert verdict(found.chains, convergence, TUNED, improper=True)[0] == "diverged"

@@ -13,7 +13,7 @@ from posteriors import drawn as drawn_by
 from posteriors import sampler_of as sampler_of_engine
 
 from pmbnn.inference.samplers import mclmc
-from pmbnn.inference.samplers.mclmc import Draw, Window, move, next_step_size, windows
+from pmbnn.inference.samplers.mclmc import Draw, MclmcSampler, Window, move, next_step_size, windows
 from pmbnn.inference.samplers.run import sample_posterior
 
 
@@ -106,9 +106,11 @@ def window_of(energy_error, position=None, n_not_finite=0):
 
 def test_a_chain_far_away_does_not_slow_the_others():
     errors = np.full((5, 40), 5e-4)
-    assert window_of(errors).excess(5e-4, 9.0) == pytest.approx(1, rel=1e-6)
-    errors[0] = 1e9
-    assert window_of(errors).excess(5e-4, 9.0) == pytest.approx(1, rel=1e-6)
+    for far in (5e-4, 1e9):
+        errors[0] = far
+        window = window_of(errors)
+        found = MclmcSampler.of_all(None, window.not_finite, window.excess(5e-4, 9.0))
+        assert found == (False, pytest.approx(1, rel=1e-6))
 
 
 def test_it_is_remembered_which_chains_met_what_is_not_finite():
@@ -146,7 +148,7 @@ def test_steps_that_are_too_long_at_first_are_halved(monkeypatch):
     with pm.Model() as model:
         x = pm.Normal("x", 0.0, 1.0, shape=2)
         pm.Potential("wall", pt.switch((x**2).sum() > 100, np.nan, 0.0))
-    monkeypatch.setattr(mclmc.MclmcSampler, "first_step", 50.0)
+    monkeypatch.setattr(MclmcSampler, "first_step", 50.0)
     found = drawn(model, **MCLMC)
     assert found.status == "converged", found.reason
     assert found.tuned["step_size"] < 10
@@ -177,3 +179,22 @@ def test_one_variable_is_too_few():
         pm.Normal("x", 0.0, 1.0)
     with pytest.raises(ValueError, match="two unconstrained scalars.*pm.sample"):
         drawn(model)
+
+
+@pytest.mark.parametrize(("retries", "status"), [(4, "converged"), (0, "undecided")])
+def test_steps_that_turn_out_too_long_are_tuned_anew(monkeypatch, retries, status):
+    """As if the posterior had become narrower after the warm-up."""
+    first = MclmcSampler.start
+
+    def start(sampler, *arguments):
+        state = first(sampler, *arguments)
+        return state.moving_at(4 * state.step_size, float(state.length))
+
+    monkeypatch.setattr(MclmcSampler, "start", start)
+    monkeypatch.setattr(mclmc, "RETRIES", retries)
+    found = drawn(regression(), **MCLMC)
+    assert found.status == status, found.reason
+    if status == "converged":
+        assert errors_of(found.chains.values, *regression_moments()).max() < 4
+    else:
+        assert found.reason.startswith("the energy error has ")
