@@ -103,15 +103,20 @@ class Microcanonical(Started):
         decoherence length.
     energy_variance
         Target variance of the energy error of a step per dimension, to which the step size is
-        tuned. At 5e-4 the bias of a network's predictions is within Monte-Carlo error; at 0.1 their
-        standard deviations are 4 % too large.
+        tuned. At 5e-4 the bias of a small network's predictions is within Monte-Carlo error; at 0.1
+        their standard deviations are 4 % too large. A network of several layers may need less:
+        compare with `Mams` or with half the value.
     thin
         Number of steps per draw.
+    retries
+        How often draws whose energy error is far beyond its target are thrown away and the step
+        size is tuned anew, before such draws are kept, and are no result.
     """
 
     tuning: Annotated[int, Field(ge=10)] = 2_000
     energy_variance: Positive = 5e-4
     thin: Count = 10
+    retries: Annotated[int, Field(ge=0, le=100)] = 4
 
     @property
     def gradients(self) -> int:
@@ -135,6 +140,9 @@ class Mams(Started):
         length; they are no draws.
     target_acceptance
         Mean acceptance probability to which the step size is tuned.
+    retries
+        How often draws of which more than four times as many are rejected are thrown away and the
+        step size is tuned anew.
 
     References
     ----------
@@ -145,6 +153,7 @@ class Mams(Started):
     thin: ClassVar[int] = 1
 
     engine: Literal["mams"] = "mams"
+    retries: Annotated[int, Field(ge=0, le=100)] = 4
     tuning: Annotated[int, Field(ge=10)] = 400
     target_acceptance: Annotated[float, Field(gt=0, lt=1)] = 0.9
 

@@ -191,8 +191,7 @@ def test_steps_that_turn_out_too_long_are_tuned_anew(monkeypatch, retries, statu
         return state.moving_at(4 * state.step_size, float(state.length))
 
     monkeypatch.setattr(MclmcSampler, "start", start)
-    monkeypatch.setattr(mclmc, "RETRIES", retries)
-    found = drawn(regression(), **MCLMC)
+    found = drawn(regression(), **MCLMC, retries=retries)
     assert found.status == status, found.reason
     if status == "converged":
         assert errors_of(found.chains.values, *regression_moments()).max() < 4
