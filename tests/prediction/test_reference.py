@@ -171,7 +171,7 @@ def test_inputs_that_do_not_fit(network, strange):
         ({"chains": 1}, "`chains` must be >= 2, got 1"),
         ({"draws": 3}, "`draws` must be >= 4, got 3"),
         ({"nonsense": 1}, "has no argument `nonsense`"),
-        ({"engine": "gibbs"}, "`engine` must be one of mclmc.*, got 'gibbs'"),
+        ({"engine": "gibbs"}, "`engine` must be one of mams, mclmc.*, got 'gibbs'"),
     ],
 )
 def test_settings_that_do_not_fit(strange, given, message):
