@@ -247,7 +247,7 @@ def test_other_files_are_refused(tmp_path, classifier):
             r"`prior` must be one of cauchy, .*, got 'lapalce'; did you mean `laplace`",
         ),
         ({"hyperprior": 1.0}, r"`hyperprior` must be a name, a mapping or a Hyperprior such"),
-        ({"engine": "advi"}, r"`engine` must be one of compiled, mclmc, .*, got 'advi'\."),
+        ({"engine": "advi"}, r"`engine` must be one of compiled, mams, mclmc, .*, got 'advi'\."),
         ({"guide": "normal"}, "guide"),
         ({"settings": {"nothing": 1}}, "nothing"),
         ({"likelihood": "normal"}, "`likelihood` must be for classification"),

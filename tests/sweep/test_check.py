@@ -109,7 +109,7 @@ def test_the_command_says_what_is_wrong(folder, tmp_path):
     run = CliRunner()
     for given, message in (
         ([str(tmp_path)], "must be a results folder"),
-        ([str(folder), "--engine", "gibbs"], "`--engine` must be one of mclmc"),
+        ([str(folder), "--engine", "gibbs"], "`--engine` must be one of mams, mclmc"),
         ([str(folder), "--only", "prior=cauchy"], "prior"),
     ):
         found = run.invoke(app, ["check", *given])
