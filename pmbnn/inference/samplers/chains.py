@@ -333,10 +333,10 @@ class Samples(Summarised):
         The draws, without the few broken chains that are tolerated; of all chains if too many are
         broken.
     status, reason
-        ``converged``; ``undecided`` if chains still disagree; ``ensemble`` of chains that keep to
-        modes of their own, whether they agree or not; ``diverged`` if more than one chain
-        in eight met a density that is not finite. The reason also says how many chains were left
-        out, and if a prior is improper.
+        ``converged``; ``undecided`` if chains still disagree, or steps were too long; ``ensemble``
+        of chains that keep to modes of their own, whether they agree or not; ``diverged`` if more
+        than one chain in eight met a density that is not finite. The reason also says how many
+        chains were left out, and if a prior is improper.
     convergence
         Agreement of the chains; None if too many are broken.
     tuned
