@@ -59,7 +59,7 @@ class State(NamedTuple):
     is_tuned
         Whether the warm-up found a step size; one or ``(chain,)``.
     excess
-        Error of the last steps over its target, the median over chains.
+        Error of steps over its target, the median over chains; the largest of all kept blocks.
     draws
         Number of draws so far.
     """
@@ -283,8 +283,8 @@ class MclmcSampler:
             window = Window(self.density.size)
             window.add(draws, self.errors(draws))
             excess = np.median(window.excess(self.target_error, self.trust))
-            state = state._replace(excess=jnp.asarray(excess, state.excess.dtype))
             if excess <= LARGEST_EXCESS or attempt == retries:
+                state = state._replace(excess=jnp.maximum(state.excess, excess))
                 return state, self._chains(state, draws)
             state, _ = self._retuned(state, window, np.inf)
 

@@ -15,6 +15,7 @@ from posteriors import sampler_of as sampler_of_engine
 from pmbnn.inference.samplers import mclmc
 from pmbnn.inference.samplers.mclmc import Draw, MclmcSampler, Window, move, next_step_size, windows
 from pmbnn.inference.samplers.run import sample_posterior
+from pmbnn.inference.xla.compile import precision
 
 
 def sampler_of(model, chains=8, draws=200, **settings):
@@ -197,3 +198,15 @@ def test_steps_that_turn_out_too_long_are_tuned_anew(monkeypatch, retries, statu
         assert errors_of(found.chains.values, *regression_moments()).max() < 4
     else:
         assert found.reason.startswith("the energy error has ")
+
+
+def test_one_block_of_long_steps_is_remembered():
+    """A later block with a small error does not make up for the draws of the first."""
+    sampler, identity = sampler_of(regression(), **MCLMC, retries=0), "0"
+    with precision("float64"):
+        prepared = sampler.density.prepare({})
+        state = sampler.start(prepared, identity)
+        step_size, length = np.asarray(state.step_size), float(state.length)
+        state, _ = sampler.extend(state.moving_at(4 * step_size, length), prepared, identity)
+        state, _ = sampler.extend(state.moving_at(step_size / 4, length), prepared, identity)
+    assert sampler.tuning(state).doubt.startswith("the energy error has ")
