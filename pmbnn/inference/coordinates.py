@@ -66,6 +66,11 @@ class Coordinates(NamedTuple):
         along = (z @ self.directions) * (self.stretch - 1)
         return self.centre + self.scale * (z + along @ self.directions.T)
 
+    def of_vector(self, vector):
+        """Coordinates of flat vectors, ``(..., size)`` each."""
+        z = (vector - self.centre) / self.scale
+        return z + (z @ self.directions) * (1 / self.stretch - 1) @ self.directions.T
+
     @property
     def root(self) -> np.ndarray:
         """The matrix R, ``(size, size)``."""
@@ -76,6 +81,12 @@ class Coordinates(NamedTuple):
     def log_volume(self) -> float:
         """Logarithm of the determinant of R."""
         return float(np.log(self.scale).sum() + np.log(self.stretch).sum())
+
+    @classmethod
+    def unit(cls, centre: np.ndarray) -> "Coordinates":
+        """Those of the vector itself, from `centre`."""
+        size = len(centre)
+        return cls(centre, np.ones(size), *_farthest(np.eye(size), np.ones(size)))
 
     @classmethod
     def of_curvature(cls, centre: np.ndarray, hessian: np.ndarray) -> "Coordinates":

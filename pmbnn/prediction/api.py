@@ -10,6 +10,7 @@ from pmbnn.core.machine import device_here, running_on
 from pmbnn.core.spec import validated
 from pmbnn.inference.advi import Program
 from pmbnn.inference.batches import model_values
+from pmbnn.inference.coordinates import LARGEST_DENSE
 from pmbnn.inference.engines import fit_model
 from pmbnn.inference.flat import flatten_model, n_observations, value_shapes
 from pmbnn.inference.guides import initial_means
@@ -19,6 +20,8 @@ from pmbnn.inference.result import Fit
 from pmbnn.inference.samplers.chains import CANDIDATES
 from pmbnn.inference.samplers.run import build_sampler, sample_posterior
 from pmbnn.inference.samplers.settings import SAMPLING, Sampling
+from pmbnn.inference.samplers.whitened import ENGINES as WHITENED
+from pmbnn.inference.samplers.whitened import sample_whitened
 from pmbnn.inference.settings import DEFAULT_STEPS, Inference
 from pmbnn.inference.unsupported import why_not_finite
 from pmbnn.inference.xla.compile import sharing_programs
@@ -172,7 +175,7 @@ def _why_not_finite(program: Program, model: pm.Model, fits: Sequence[Fit]) -> s
 def sample(
     model: pm.Model,
     *,
-    engine: str = "mclmc",
+    engine: str | None = None,
     random_seed: int = 0,
     progress: bool = True,
     dtype: str | None = None,
@@ -181,14 +184,17 @@ def sample(
 ) -> Posterior:
     """Draws from the posterior of any PyMC model with continuous variables.
 
-    Chains of a sampler, by default of microcanonical Langevin Monte Carlo (MCLMC), through the
-    log-density that fits use, all in one program. The Metropolis-adjusted MAMS and the No-U-Turn
-    Sampler (NUTS) have no bias and take longer; tempered sequential Monte Carlo (SMC) finds
-    separate modes in their proportions, and the evidence. Chains go on until they agree on what is
-    predicted: on the model's predictions at up to 400 training inputs if it is one of this package,
-    on the free variables otherwise. Where they do not, the status is ``undecided``, whatever the
-    prior; MCLMC does not agree where scales of variables are far apart, as under a flat prior on
-    the weights of columns in different units: standardise them, or take NUTS.
+    Chains of a sampler through the log-density that fits use, all in one program. Microcanonical
+    Langevin Monte Carlo (MCLMC) has a small bias; the Metropolis-adjusted MAMS and the No-U-Turn
+    Sampler (NUTS) have none and take longer for networks; tempered sequential Monte Carlo (SMC)
+    finds separate modes in their proportions, and the evidence. Chains go on until they agree: on
+    the model's predictions at up to 400 training inputs if it is one of this package, on the free
+    variables otherwise. Where they do not, the status is ``undecided``, whatever the prior.
+
+    Chains of MCLMC, MAMS and NUTS move in coordinates in which the posterior has about unit scales,
+    if the model is not one of this package: up to 2,000 variables by the curvature at the mode, and
+    by draws of chains before those that count. Units of the data change no answer. Chains start
+    about all modes that are found; modes that no search finds may be missed.
 
     Parameters
     ----------
@@ -196,7 +202,8 @@ def sample(
         As `fit` takes it; for MCLMC with two unconstrained scalars at least, for SMC with priors
         whose quantile functions are known.
     engine
-        Name of a sampler: ``mclmc``, ``mams``, ``mile``, ``nuts`` or ``smc``.
+        Name of a sampler: ``mclmc``, ``mams``, ``mile``, ``nuts`` or ``smc``. By default MCLMC for
+        networks of this package and for models of more than 200 variables, and NUTS for others.
     random_seed
         Seed of starts and moves: the same seed gives the same bits.
     progress
@@ -233,6 +240,7 @@ def sample(
     """
     if not isinstance(model, pm.Model):
         raise TypeError(f"`model` must be a pm.Model, got {type(model).__name__}.")
+    engine = engine or _engine_for(model)
     if engine not in SAMPLING:
         raise must_be_one_of("engine", SAMPLING, engine)
     sampling = _sampling(engine, random_seed, settings)
@@ -242,13 +250,14 @@ def sample(
         further = _tempering(model, sampling)
         density = build_log_density(model, n_observations(model), dtype, further)
         check_support(model, value_shapes(model))
-        sampler = build_sampler(density, sampling)
-        samples = sample_posterior(
-            sampler,
-            model_values(model),
-            compared_functions(model),
-            identity=f"{engine}/{sampling.seed}",
-        )
+        known = model_values(model), compared_functions(model)
+        identity = f"{engine}/{sampling.seed}"
+        if parts_of(model) is None and engine in WHITENED:
+            start = density.flat.layout.ravel(model.initial_point())
+            samples = sample_whitened(density, sampling, *known, start, identity=identity)
+        else:
+            sampler = build_sampler(density, sampling)
+            samples = sample_posterior(sampler, *known, identity=identity)
         if samples.chains.broken.all():
             reason = _why_chains_are_not_finite(model, sampling, dtype)
             if reason is not None:
@@ -268,6 +277,16 @@ def sample(
         device=place,
         samples=samples,
     )
+
+
+def _engine_for(model: pm.Model) -> str:
+    """Name of the sampler of a model, if none is given.
+
+    In good coordinates trajectories of NUTS are short, unless there are many variables, and its
+    draws have no bias.
+    """
+    size = sum(int(np.prod(shape)) for shape in value_shapes(model).values())
+    return "mclmc" if parts_of(model) is not None or size > LARGEST_DENSE else "nuts"
 
 
 def _sampling(engine: str, random_seed: int, further: Mapping[str, object]) -> Sampling:

@@ -9,7 +9,7 @@ import pytensor
 import pytest
 
 import pmbnn as pb
-from pmbnn.inference.samplers import mclmc
+from pmbnn.inference.samplers import mclmc, nuts
 
 SHORT = {"chains": 4, "draws": 100, "tuning": 200, "descent": 100, "progress": False}
 
@@ -17,18 +17,23 @@ SHORT = {"chains": 4, "draws": 100, "tuning": 200, "descent": 100, "progress": F
 @pytest.fixture
 def built(monkeypatch):
     """A list that grows by one each time that programs are made."""
-    made, build = [], mclmc._programs
-    monkeypatch.setattr(mclmc, "_programs", lambda *a: made.append(1) or build(*a))
+    made = []
+    for module in (mclmc, nuts):
+        build = module._programs
+        monkeypatch.setattr(
+            module, "_programs", lambda *a, build=build: made.append(1) or build(*a)
+        )
     return made
 
 
-def mean_sum(model):
-    """Posterior mean of the sum of the model's two variables."""
-    return pb.sample(model, **SHORT).chains.values.sum(axis=-1).mean()
-
-
-def test_a_model_that_changed_is_sampled_as_it_is_now(built):
+@pytest.mark.parametrize("engine", ["mclmc", "nuts"])
+def test_a_model_that_changed_is_sampled_as_it_is_now(built, engine):
     """Its data need no new program; another number in its graph and another term do."""
+
+    def mean_sum(model):
+        chains = pb.sample(model, engine=engine, **SHORT).chains
+        return chains.values.sum(axis=-1).mean()
+
     shift = pytensor.shared(0.0)
     with pm.Model() as model:
         data = pm.Data("data", np.zeros(20))

@@ -52,8 +52,12 @@ class Start(NamedTuple):
     gradient: jax.Array
 
 
-def find_start(key, log_density: Callable, size: int, settings: Started, dtype) -> Start:
+def find_start(
+    key, log_density: Callable, size: int, settings: Started, dtype, around=None
+) -> Start:
     """Start of a chain: the point that Adam reaches from a random one; a JAX function.
+
+    The random point is drawn about `around`, ``(size,)``, or about zero.
 
     Random points are drawn until density and gradient are finite at one of them. A step to a point
     where they are not is taken back. With `start` ``fit``, Adam maximises the ELBO of a mean-field
@@ -65,6 +69,7 @@ def find_start(key, log_density: Callable, size: int, settings: Started, dtype) 
     def first(i):
         """Point number `i`, or a narrow guide there."""
         point = settings.spread * jax.random.normal(jax.random.fold_in(key, i), (size,), dtype)
+        point = point if around is None else around + point
         return (point, jnp.full_like(point, np.log(NARROW * settings.spread)))[: 1 + is_guide]
 
     def place(here, i):
@@ -310,8 +315,11 @@ class Sampler[State](Protocol):
     density: LogDensity
     settings: Sampling
 
-    def start(self, prepared: tuple, identity: str) -> State:
-        """State of tuned chains before their first draw."""
+    def start(self, prepared: tuple, identity: str, around: np.ndarray | None = None) -> State:
+        """State of tuned chains before their first draw.
+
+        Chains start at random points about `around`, ``(chain, size)``, or about zero.
+        """
 
     def shapes(self, prepared: tuple) -> State:
         """Shapes and types of the arrays of a state; nothing is computed."""

@@ -162,7 +162,8 @@ class MclmcSampler:
         The target, and the settings of the sampler.
     begin
         Function of the chains' keys for starts and for directions, ``(chain, 2)`` unsigned 32-bit
-        words, and the prepared data; returns the chains at their starts.
+        words, of what starts are drawn about, and the prepared data; returns the chains at their
+        starts.
     advance
         Function of the chains' keys; the chains; the number of the first draw, of the draws, and of
         the steps of each; step sizes; decoherence length; and the prepared data. Returns the chains
@@ -225,11 +226,11 @@ class MclmcSampler:
         """Decoherence length, if nothing but the variances determined it to be `wanted`."""
         return wanted
 
-    def start(self, prepared: tuple, identity: str) -> State:
+    def start(self, prepared: tuple, identity: str, around: np.ndarray | None = None) -> State:
         """State after the warm-up."""
         settings = self.settings
         starts, moves, _ = chain_keys(identity, settings.chains)
-        state, longest = self._first(self.begin(starts, moves, prepared)), np.inf
+        state, longest = self._first(self.begin(starts, moves, around, prepared)), np.inf
         for steps in windows(settings.tuning, self.longest_window):
             window = Window(self.density.size)
             for part in range(0, steps, settings.draws):
@@ -266,7 +267,7 @@ class MclmcSampler:
     def shapes(self, prepared: tuple) -> State:
         """Shapes and types of the arrays of a state."""
         starts, moves, _ = chain_keys("", self.settings.chains)
-        return jax.eval_shape(self._first, self.begin.eval_shape(starts, moves, prepared))
+        return jax.eval_shape(self._first, self.begin.eval_shape(starts, moves, None, prepared))
 
     def extend(self, state: State, prepared: tuple, identity: str) -> tuple[State, Chains]:
         """State of the chains after their next draws, and these draws.
@@ -404,9 +405,9 @@ def _programs(
     """The programs `begin` and `advance` of a sampler."""
     dtype = jnp.dtype(density.dtype)
 
-    def begin(start_key, key, prepared):
+    def begin(start_key, key, around, prepared):
         target = density.at(prepared)
-        start = find_start(key_of(start_key), target, density.size, settings, dtype)
+        start = find_start(key_of(start_key), target, density.size, settings, dtype, around)
         return IntegratorState(
             start.position,
             generate_unit_vector(key_of(key), start.position),
@@ -435,7 +436,7 @@ def _programs(
 
     options = compiler_options()
     return (
-        jax.jit(jax.vmap(begin, (0, 0, None)), compiler_options=options),
+        jax.jit(jax.vmap(begin, (0, 0, 0, None)), compiler_options=options),
         jax.jit(advance, compiler_options=options),
     )
 

@@ -30,7 +30,7 @@ from blackjax.mcmc.hmc import HMCState
 from pmbnn.inference.log_density import LogDensity
 from pmbnn.inference.samplers.chains import Chains, Tuning, chain_keys, find_start, key_of
 from pmbnn.inference.samplers.settings import Nuts
-from pmbnn.inference.xla.compile import compiler_options
+from pmbnn.inference.xla.compile import compiler_options, shared
 
 
 class State(NamedTuple):
@@ -73,13 +73,15 @@ class Draw(NamedTuple):
     is_broken: jax.Array
 
 
-def init(start_key, key, log_density: Callable, size: int, settings: Nuts, dtype) -> State:
+def init(start_key, key, around, log_density: Callable, size: int, settings: Nuts, dtype) -> State:
     """A tuned chain before its first draw; a JAX function.
 
     Parameters
     ----------
     start_key, key
         PRNG keys of the start and of the warm-up.
+    around
+        What the start is drawn about, ``(size,)``; None for zero.
     log_density
         JAX function of the vector, ``(size,)``.
     """
@@ -90,7 +92,7 @@ def init(start_key, key, log_density: Callable, size: int, settings: Nuts, dtype
         adaptation_info_fn=get_filter_adapt_info_fn(info_keys={"num_integration_steps"}),
         max_num_doublings=settings.max_treedepth,
     )
-    start = find_start(start_key, log_density, size, settings, dtype).position
+    start = find_start(start_key, log_density, size, settings, dtype, around).position
     (walk, tuned), history = warm_up.run(key, start, num_steps=settings.tuning)
     step_size, inverse_mass = (
         jnp.asarray(tuned[name], dtype) for name in ("step_size", "inverse_mass_matrix")
@@ -143,7 +145,7 @@ class NutsSampler:
         The target, and the settings of the sampler.
     begin
         Function of the chains' keys for starts and for the warm-up, ``(chain, 2)`` unsigned 32-bit
-        words, and the prepared data; returns tuned chains.
+        words, of what starts are drawn about, and the prepared data; returns tuned chains.
     advance
         Function of the chains' keys for draws, their states, and the prepared data; returns the
         chains and the next block of their draws, ``(chain, draw, ...)``.
@@ -154,15 +156,15 @@ class NutsSampler:
     begin: Callable[..., State]
     advance: Callable[..., tuple[State, Draw]]
 
-    def start(self, prepared: tuple, identity: str) -> State:
+    def start(self, prepared: tuple, identity: str, around: np.ndarray | None = None) -> State:
         """State of tuned chains before their first draw."""
         starts, moves, _ = chain_keys(identity, self.settings.chains)
-        return self.begin(starts, moves, prepared)
+        return self.begin(starts, moves, around, prepared)
 
     def shapes(self, prepared: tuple) -> State:
         """Shapes and types of the arrays of a state."""
         starts, moves, _ = chain_keys("", self.settings.chains)
-        return self.begin.eval_shape(starts, moves, prepared)
+        return self.begin.eval_shape(starts, moves, None, prepared)
 
     def extend(self, state: State, prepared: tuple, identity: str) -> tuple[State, Chains]:
         """State of the chains after their next draws, and these draws."""
@@ -187,16 +189,30 @@ def _chains(draws: Draw) -> Chains:
     return Chains(draws.position, draws.statistics, broken)
 
 
+PROGRAM = ("start", "spread", "descent", "descent_rate", "draws", "tuning")
+PROGRAM += ("target_acceptance", "max_treedepth")
+"""Settings that the programs depend on."""
+
+
 def build_sampler(density: LogDensity, settings: Nuts) -> NutsSampler:
     """Programs of all chains of a model."""
+    of_settings = (getattr(settings, name) for name in PROGRAM)
+    key = ("nuts", density.evaluate, density.dtype, *of_settings)
+    return NutsSampler(density, settings, *shared(key, lambda: _programs(density, settings)))
+
+
+def _programs(density: LogDensity, settings: Nuts) -> tuple[Callable, Callable]:
+    """The programs `begin` and `advance` of a sampler."""
     kernel, dtype = build_kernel(settings), jnp.dtype(density.dtype)
 
-    def begin(start_keys, keys, prepared):
+    def begin(start_keys, keys, around, prepared):
         target = density.at(prepared)
-        return jax.lax.map(
-            lambda words: init(*map(key_of, words), target, density.size, settings, dtype),
-            (start_keys, keys),
-        )
+
+        def chain(arguments):
+            *words, place = arguments
+            return init(*map(key_of, words), place, target, density.size, settings, dtype)
+
+        return jax.lax.map(chain, (start_keys, keys, around))
 
     def advance(keys, states, prepared):
         target = density.at(prepared)
@@ -212,5 +228,4 @@ def build_sampler(density: LogDensity, settings: Nuts) -> NutsSampler:
         return jax.lax.map(chain, (keys, states))
 
     options = compiler_options()
-    programs = (jax.jit(f, compiler_options=options) for f in (begin, advance))
-    return NutsSampler(density, settings, *programs)
+    return tuple(jax.jit(f, compiler_options=options) for f in (begin, advance))
