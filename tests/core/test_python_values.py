@@ -122,7 +122,7 @@ def model():
         (pb.sample, {"seed": 1}, "no argument `seed`; did you mean `random_seed`?"),
         (
             pb.sample,
-            {"target_accept": 0.9},
+            {"engine": "mclmc", "target_accept": 0.9},
             "`target_acceptance` is one of mams, nuts and smc, not of mclmc.",
         ),
         (pb.sample, {"engine": "NUTS"}, "got 'NUTS'; did you mean `nuts`?"),
