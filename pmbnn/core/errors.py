@@ -31,14 +31,18 @@ REQUIREMENTS = {
 SYNONYMS = {
     "advi": "mean_field",
     "classes": "classification",
+    "csv": "table",
+    "excel": "table",
     "fullrank_advi": "full_rank",
     "numbers": "regression",
+    "parquet": "table",
+    "path": "file",
     "refuse": "error",
     "share": "random",
     "target_is": "task",
     "test": "test_size",
 }
-"""Names of some choices and settings in PyMC, and first names of some in this package."""
+"""Other names of some choices and settings: of PyMC, of files, and first ones of this package."""
 
 HABITS = {
     "method": "guide",

@@ -314,6 +314,12 @@ MISTAKES = [
         "Choices: kind, noise, seed, test, train.",
     ),
     (
+        experiment(dataset="{kind: table, path: houses.csv}"),
+        "`sweeps[0].dataset` has no key `path`; did you mean `file`? Choices: categorical, "
+        "decimal, encoding, features, file, kind, missing, redundant, seed, separator, split, "
+        "standardise, standardise_target, target, task, thousands, without.",
+    ),
+    (
         experiment(hyperprior="{kind: half_normal, 3: 1}"),
         "`sweeps[0].hyperprior` has no key `3`. Choices: centred, kind, on, per, sigma.",
     ),
