@@ -30,8 +30,9 @@ LARGEST_DENSE = 200
 RANK = 100
 """Number of directions of larger models, those whose scales differ most from that of variables."""
 
-LARGEST_HESSIAN = 2_000
-"""Variables at most of a model whose curvature is computed: a gradient each, and 32 MB."""
+LARGEST_MATRIX = 2_000
+"""Variables at most whose curvature or covariance is computed: a gradient each, and 32 MB. Larger
+models have scales of variables only."""
 
 ROUNDS, ITERATIONS = 8, 200
 """Rounds of the search of a mode, each in coordinates of the curvature, and iterations of each."""
@@ -86,7 +87,8 @@ class Coordinates(NamedTuple):
     def unit(cls, centre: np.ndarray) -> "Coordinates":
         """Those of the vector itself, from `centre`."""
         size = len(centre)
-        return cls(centre, np.ones(size), *_farthest(np.eye(size), np.ones(size)))
+        rank = size if size <= LARGEST_DENSE else RANK
+        return cls(centre, np.ones(size), np.eye(size, rank), np.ones(rank))
 
     @classmethod
     def of_curvature(cls, centre: np.ndarray, hessian: np.ndarray) -> "Coordinates":
@@ -103,10 +105,24 @@ class Coordinates(NamedTuple):
         """Coordinates in which draws, ``(draw, size)``, have unit covariance."""
         centre, scale = draws.mean(axis=0), draws.std(axis=0)
         scale = np.where(scale > 0, scale, 1.0)
+        if len(scale) > LARGEST_MATRIX:
+            return cls.unit(centre)._replace(scale=scale)
         standard = (draws - centre) / scale
         values, directions = np.linalg.eigh(standard.T @ standard / len(draws))
         stretch = np.sqrt(values.clip(FLATTEST))
         return cls(centre, scale, *_farthest(directions, stretch))
+
+
+def largest_ratio(draws: np.ndarray) -> float:
+    """Largest factor between one and a variance of draws along a direction, ``(draw, size)``.
+
+    Along the axes alone, if there are very many variables.
+    """
+    if draws.shape[1] > LARGEST_MATRIX:
+        variances = draws.var(axis=0)
+    else:
+        variances = np.linalg.eigvalsh(np.cov(draws.T))
+    return float(np.exp(np.abs(np.log(variances.clip(FLATTEST))).max()))
 
 
 def _farthest(directions: np.ndarray, stretch: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

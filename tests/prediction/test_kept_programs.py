@@ -26,7 +26,7 @@ def built(monkeypatch):
     return made
 
 
-@pytest.mark.parametrize("engine", ["mclmc", "nuts"])
+@pytest.mark.parametrize("engine", ["nuts", pytest.param("mclmc", marks=pytest.mark.slow)])
 def test_a_model_that_changed_is_sampled_as_it_is_now(built, engine):
     """Its data need no new program; another number in its graph and another term do."""
 

@@ -99,7 +99,7 @@ def sample_posterior(
     *,
     identity: str,
     checkpoint: Checkpoint | None = None,
-    state: Any = None,
+    walk: Walk | None = None,
 ) -> Samples:
     """Draws of a model's posterior, until functions of them agree between chains.
 
@@ -116,8 +116,8 @@ def sample_posterior(
         Determines all random numbers: the same text gives the same bits.
     checkpoint
         Where the state of the chains is stored now and then, and read from.
-    state
-        State of tuned chains; by default that after the warm-up of the sampler.
+    walk
+        Chains to continue; by default they are tuned first.
     """
     density = sampler.density
 
@@ -128,7 +128,6 @@ def sample_posterior(
 
     with precision(density.dtype), explained(density.flat, density.dtype), stage("tune"):
         prepared = density.prepare(data)
-        walk = None if state is None else Walk(state)
         if checkpoint is not None:
             walk = restored(checkpoint, sampler.shapes(prepared))
         walk = walk or save(Walk(sampler.start(prepared, identity)))

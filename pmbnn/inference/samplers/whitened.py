@@ -13,15 +13,16 @@ import numpy as np
 
 from pmbnn.core.stages import stage
 from pmbnn.inference.coordinates import (
-    LARGEST_HESSIAN,
+    LARGEST_MATRIX,
     Coordinates,
     Landscape,
     Mode,
     find_mode,
+    largest_ratio,
 )
 from pmbnn.inference.log_density import LogDensity
-from pmbnn.inference.samplers.chains import Sampler, Samples
-from pmbnn.inference.samplers.run import Functions, build_sampler, sample_posterior
+from pmbnn.inference.samplers.chains import Samples
+from pmbnn.inference.samplers.run import Functions, Walk, build_sampler, sample_posterior
 from pmbnn.inference.samplers.settings import Sampling
 from pmbnn.inference.unsupported import explained
 from pmbnn.inference.xla.compile import precision, shared
@@ -38,12 +39,12 @@ LEAST_EVIDENCE = 10.0
 APART = 1.0
 """Distance between two modes, in the coordinates of the best, beyond which they are two."""
 
-PILOTS = 3
-"""Number of times at most that draws give new coordinates."""
+ATTEMPTS = 4
+"""Number of times at most that chains start, each time in coordinates by the draws before."""
 
 WELL_SCALED, NEARLY = 2.0, 16.0
-"""Factors by which variances along any direction may differ from one in good coordinates; and in
-those that are good enough for draws to give good ones."""
+"""Factors by which variances of draws along any direction may differ from one in good coordinates;
+and in those whose draws give coordinates that are taken without another look."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,40 +104,29 @@ def sample_whitened(
         there.
     """
     with precision(density.dtype), explained(density.flat, density.dtype), stage("modes"):
-        prepared = density.prepare(data)
-        modes = find_modes(density, prepared, start)
+        modes = find_modes(density, density.prepare(data), start)
     coordinates = modes[0].coordinates if modes else Coordinates.unit(start)
-    places = np.array([mode.coordinates.centre for mode in modes] or [coordinates.centre])
+    places = np.array([mode.coordinates.centre for mode in modes] or [start])
     around = places[np.arange(settings.chains) % len(places)]
     sampler = build_sampler(whitened(density, coordinates), settings)
-
-    def started(sampler: Sampler, name: str):
-        return sampler.start(
-            sampler.density.prepare(data),
-            name,
-            jnp.asarray(sampler.density.coordinates.of_vector(around), density.dtype),
-        )
-
-    with precision(density.dtype), stage("scales"):
-        for pilot in range(PILOTS):
-            name = f"{identity}/pilot/{pilot}"
+    is_last = False
+    for attempt in range(ATTEMPTS):
+        name = f"{identity}/{attempt}"
+        with precision(density.dtype), stage("tune"):
             prepared = sampler.density.prepare(data)
-            _, chains = sampler.extend(started(sampler, name), prepared, name)
-            if chains.too_many_broken:
-                break
-            draws = chains.whole.merged.astype(np.float64)
-            spread = np.linalg.eigvalsh(np.cov(draws.T))
-            off = np.exp(np.abs(np.log(spread.clip(1e-300))).max())
-            if off <= WELL_SCALED:
-                break
-            coordinates = Coordinates.of_draws(sampler.density.coordinates.vector(draws))
-            sampler = replace(sampler, density=replace(sampler.density, coordinates=coordinates))
-            if off <= NEARLY:
-                break
-        state = started(sampler, identity)
-    coordinates = sampler.density.coordinates
+            first = jnp.asarray(coordinates.of_vector(around), density.dtype)
+            walk = Walk(*sampler.extend(sampler.start(prepared, name, first), prepared, name))
+        if is_last or walk.chains.too_many_broken:
+            break
+        z = walk.chains.whole.merged.astype(np.float64)
+        ratio = largest_ratio(z)
+        if ratio <= WELL_SCALED:
+            break
+        coordinates = Coordinates.of_draws(coordinates.vector(z))
+        sampler = replace(sampler, density=replace(sampler.density, coordinates=coordinates))
+        is_last = ratio <= NEARLY or attempt == ATTEMPTS - 2
     samples = sample_posterior(
-        sampler, data, lambda z: functions(coordinates.vector(z)), identity=identity, state=state
+        sampler, data, lambda z: functions(coordinates.vector(z)), identity=name, walk=walk
     )
     chains = replace(samples.chains, values=coordinates.vector(samples.chains.values))
     return replace(samples, chains=chains)
@@ -147,7 +137,7 @@ def find_modes(density: LogDensity, prepared: tuple, start: np.ndarray) -> list[
 
     Call it within `precision`.
     """
-    if density.size > LARGEST_HESSIAN:
+    if density.size > LARGEST_MATRIX:
         return []
     landscape, rng = Landscape.of(density, prepared), np.random.default_rng(0)
     starts = [start, *(start + 2 * rng.standard_normal((SEARCHES - 1, len(start))))]

@@ -163,3 +163,15 @@ def test_a_funnel_has_no_mode_and_is_sampled():
     # From 24,000 draws of the reference posterior of posteriordb.
     assert drawn.sample()["mu"].mean() == pytest.approx(4.4, abs=0.35)
     assert drawn.sample()["tau"].mean() == pytest.approx(3.6, abs=0.35)
+
+
+@pytest.mark.slow
+def test_very_many_variables_have_scales_of_their_own():
+    """Too many for a covariance matrix; one variable lies far out in its units."""
+    scale = np.geomspace(1e-3, 1e3, 2_100)
+    with pm.Model() as model:
+        pm.Normal("x", 3 * scale, scale, shape=2_100)
+    drawn = pb.sample(model, chains=4, progress=False)
+    z = drawn.chains.merged / scale
+    assert np.abs(z.mean(axis=0) - 3).max() < 0.2
+    np.testing.assert_allclose(z.std(axis=0), 1, rtol=0.15)
