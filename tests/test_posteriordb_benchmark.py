@@ -164,7 +164,16 @@ def test_tables_of_runs(posteriordb, line, tmp_path):
     assert text.splitlines()[-1].startswith("moving: refused, a differential equation")
 
 
-def test_a_run_in_a_process_of_its_own(posteriordb, line, tmp_path, monkeypatch):
+@pytest.mark.slow
+def test_nuts_is_right_on_exact_draws(posteriordb, line, tmp_path):
+    posteriordb.start("known", "nuts", tmp_path)
+    (row,) = posteriordb.rows_of(tmp_path, ["known"], ["nuts"])
+    assert (row.run.status, row.verdict) == ("converged", "right")
+    assert not row.is_vague
+    assert min(*row.run.cold, *row.run.again) > 0
+
+
+def test_a_run_that_fails_is_kept_with_its_error(posteriordb, line, tmp_path):
     posteriordb.start("known", "no_such_method", tmp_path)
     run, draws = posteriordb.load(posteriordb.file_of(tmp_path, "known", "no_such_method"))
     assert run.status == "failed" and not draws
