@@ -17,7 +17,8 @@ import yaml
 
 ROOT = Path(__file__).parents[1]
 PAGES = ["start", "scikit_learn", "own_data"]
-TASKS = ["own_prior", "change_settings", "compare_priors", "check_fit", "predict_rows"]
+TASKS = ["own_prior", "change_settings", "compare_priors", "check_fit", "any_model"]
+TASKS += ["predict_rows"]
 """Pages of one task each, whose blocks run in order in one folder."""
 
 
