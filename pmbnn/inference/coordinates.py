@@ -79,6 +79,15 @@ class Coordinates(NamedTuple):
         return self.scale[:, None] * (np.eye(len(self.scale)) + stretched)
 
     @property
+    def lower_root(self) -> np.ndarray:
+        """Lower triangular root of R Rᵀ, ``(size, size)``; of many variables, their scales."""
+        if len(self.scale) > LARGEST_DENSE:
+            return np.diag(self.scale)
+        # Not of the product, which would lose half the digits: R Rᵀ = (QT)ᵀ (QT) = Tᵀ T.
+        upper = np.linalg.qr(self.root.T, mode="r")
+        return (upper * np.sign(np.diagonal(upper))[:, None]).T
+
+    @property
     def log_volume(self) -> float:
         """Logarithm of the determinant of R."""
         return float(np.log(self.scale).sum() + np.log(self.stretch).sum())

@@ -1,6 +1,6 @@
 """The engines that settings can name, and fits of any model with them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -8,6 +8,7 @@ import pymc as pm
 
 from pmbnn.core.spec import Tune
 from pmbnn.inference import advi, groups, pymc_engine
+from pmbnn.inference.coordinates import Coordinates
 from pmbnn.inference.flat import n_observations, value_shapes
 from pmbnn.inference.result import Fit, Progress
 from pmbnn.inference.settings import Inference
@@ -47,6 +48,8 @@ def fit_model(
     identity: str = "fit_model",
     dtype: str = "float64",
     progress: Progress | None = None,
+    coordinates: Coordinates | None = None,
+    means: Sequence[np.ndarray] | None = None,
 ):
     """Fits of a PyMC model with the current values of its data variables.
 
@@ -68,6 +71,9 @@ def fit_model(
         matrices that are nearly singular.
     progress
         Called during the fits; see `Progress`.
+    coordinates, means
+        Coordinates in which guides of the engine ``compiled`` move, and their initial means there,
+        ``(size,)`` for each restart; see `build_program` and `groups.init`.
 
     Returns
     -------
@@ -94,6 +100,8 @@ def fit_model(
     size = sum(int(np.prod(shape)) for shape in shapes.values())
     width = restarts if size <= SMALL else 1
     engine = ENGINES[settings.engine]
-    program = engine.build_program(model, settings, n_observations(model), width, dtype)
+    moving = {} if coordinates is None else {"coordinates": coordinates}
+    program = engine.build_program(model, settings, n_observations(model), width, dtype, **moving)
     replicas = advi.build_replicas(model, restarts, seed, identity)
-    return program, engine.fit(program, replicas, progress)
+    begun = {} if means is None else {"means": means}
+    return program, engine.fit(program, replicas, progress, **begun)

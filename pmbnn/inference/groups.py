@@ -134,6 +134,7 @@ def fit(
     checkpoints: Checkpoints | None = None,
     steps: int | None = None,
     snapshots: Sequence[int] = (),
+    means: Sequence[np.ndarray] | None = None,
 ) -> list[Fit]:
     """Fits of every replica; a fit that diverges does not affect the others.
 
@@ -146,6 +147,8 @@ def fit(
         Number of steps; by default that of the settings.
     snapshots
         Steps after which the guide is stored; those that a fit does not reach are omitted.
+    means
+        As in `init`, for each replica.
     """
     fits: list[Fit] = []
     for first in range(0, len(replicas), program.width):
@@ -154,7 +157,12 @@ def fit(
         checkpoint = None if checkpoints is None else checkpoints.of(f"{first}")
         with precision(program.dtype):
             group = _build_group(program, padded, first, steps, snapshots)
-            fits += _results(group, _run_to_end(group, progress, checkpoint), len(members))
+            begun = None
+            if means is not None:
+                given = list(means[first : first + program.width])
+                begun = given + [given[0]] * (program.width - len(given))
+            at = _run_to_end(group, progress, checkpoint, begun)
+            fits += _results(group, at, len(members))
     return fits
 
 
@@ -173,7 +181,8 @@ def init(
     replicas
         One replica, or a list of `program.width`.
     means
-        Initial means of the guide, ``(size,)`` for each replica; by default those of the settings.
+        Initial means of the guide, ``(size,)`` for each replica, in its coordinates; by default
+        those of the settings, or the origin of its coordinates.
 
     Raises
     ------
@@ -183,10 +192,11 @@ def init(
     replicas = as_list(replicas, program)
     means = start_means(program, replicas) if means is None else means
     starts = []
+    scale = program.settings.initial_scale if program.guide.coordinates is None else 1.0
     for replica, mean in zip(replicas, means, strict=True):
         rng = np.random.default_rng([*replica.keys.initial, 1])
         mean = np.asarray(mean, np.float64)
-        starts.append(program.guide.initial(mean, program.settings.initial_scale, rng))
+        starts.append(program.guide.initial(mean, scale, rng))
     with precision(program.dtype):
         typed = [cast(start, program.dtype) for start in starts]
         return program.compiled_start(stack(typed, program.width))
@@ -194,6 +204,8 @@ def init(
 
 def start_means(program: Program, replicas: Sequence[Replica]) -> list[np.ndarray]:
     """Initial means of each replica, ``(size,)`` each."""
+    if program.guide.coordinates is not None:
+        return [np.zeros(program.flat.size)] * len(replicas)
     if program.starter is not None:
         return [f.loc for f in fit(program.starter, replicas)]
     generators = [np.random.default_rng(r.keys.initial) for r in replicas]
@@ -333,14 +345,17 @@ def _start(group: _Group, means: Sequence[np.ndarray] | None = None) -> GroupSta
 
 
 def _run_to_end(
-    group: _Group, progress: Progress | None, checkpoint: Checkpoint | None
+    group: _Group,
+    progress: Progress | None,
+    checkpoint: Checkpoint | None,
+    means: Sequence[np.ndarray] | None = None,
 ) -> GroupState:
     """State at the end of a group's fits, which continue from their checkpoint if there is one."""
     at, steps = None, group.steps
     if checkpoint is not None:
         anywhere = [np.zeros(group.program.flat.size)] * len(group.replicas)
         at = restored(checkpoint, _start(group, anywhere))
-    at = at or _start(group)
+    at = at or _start(group, means)
     with stage("compile"), explained(group.program.flat, group.program.dtype):
         group.advanced(at, 0)
     with stage("fit", steps, "step") as report_progress:

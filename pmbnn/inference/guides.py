@@ -6,8 +6,8 @@ predictions share it; the other methods build graphs.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pytensor.tensor as pt
@@ -17,6 +17,9 @@ from scipy.special import ndtr, ndtri
 from pmbnn.core.display import Summarised
 from pmbnn.inference.flat import Layout
 from pmbnn.inference.settings import LARGEST_FULL_RANK, Inference
+
+if TYPE_CHECKING:
+    from pmbnn.inference.coordinates import Coordinates
 
 # Initial means of a guide
 
@@ -58,10 +61,15 @@ class Guide(Summarised):
     ----------
     scale_cap
         Upper limit of the standard deviation of every element, if any.
+    coordinates
+        Coordinates in which the unconstrained parameters move, so that steps of an optimiser do not
+        depend on units: means from the origin of the coordinates, scales in units of theirs. By
+        default, those of the flat vector itself. Constrained parameters are always of the vector.
     """
 
     size: int
     scale_cap: float | None = None
+    coordinates: "Coordinates | None" = field(default=None, kw_only=True, compare=False, repr=False)
 
     is_point: ClassVar[bool] = False
     """Whether the guide is a single point."""
@@ -123,6 +131,16 @@ class Guide(Summarised):
         """Squared distance from the means in units of the covariance (Mahalanobis)."""
         raise NotImplementedError
 
+    def _loc(self, parameters: Arrays) -> TensorVariable:
+        """Means of the flat vector."""
+        loc = parameters["loc"]
+        return loc if self.coordinates is None else self.coordinates.vector(loc)
+
+    def _positive(self, parameters: Arrays) -> TensorVariable:
+        """Scales of the elements, one by one."""
+        scale = pt.softplus(parameters["rho"])
+        return scale if self.coordinates is None else scale * self.coordinates.scale
+
     def _cap(self, scale: TensorVariable) -> TensorVariable | float:
         """Factor that brings standard deviations under the cap."""
         return 1.0 if self.scale_cap is None else pt.minimum(1.0, self.scale_cap / scale)
@@ -163,12 +181,12 @@ class MeanField(Guide):
         return self.size if self.spread is None else sum(self.spread)
 
     def constrained(self, parameters):  # noqa: D102
-        scale = pt.softplus(parameters["rho"])
+        scale = self._positive(parameters)
         if self.scale_cap is not None:
             scale = pt.minimum(scale, self.scale_cap)
         if self.spread is not None:
             scale = scale * pt.constant(np.array(self.spread, "float64"))
-        return {"loc": parameters["loc"], "scale": scale}
+        return {"loc": self._loc(parameters), "scale": scale}
 
     def draw(self, constrained, noise):  # noqa: D102
         return constrained["loc"] + constrained["scale"] * noise["noise"]
@@ -222,13 +240,13 @@ class LowRank(Guide):
         return {"loc": loc, "rho": rho, "factor": factor}
 
     def constrained(self, parameters):  # noqa: D102
-        diagonal = pt.softplus(parameters["rho"])
+        diagonal = self._positive(parameters)
         # In these units a step of the optimiser changes a scale as much as in a mean-field guide.
         factor = parameters["factor"] * (diagonal / np.sqrt(self.rank))[:, None]
         if self.scale_cap is not None:
             cap = self._cap(pt.sqrt(diagonal**2 + (factor**2).sum(axis=1)))
             diagonal, factor = diagonal * cap, factor * cap[:, None]
-        return {"loc": parameters["loc"], "diagonal": diagonal, "factor": factor}
+        return {"loc": self._loc(parameters), "diagonal": diagonal, "factor": factor}
 
     def draw(self, constrained, noise):  # noqa: D102
         along = constrained["factor"] @ noise["factor_noise"]
@@ -284,9 +302,11 @@ class FullRank(Guide):
         mask = pt.constant(np.tri(self.size, k=-1) / np.sqrt(self.size))
         unit = parameters["lower"] * mask + pt.eye(self.size)
         root = unit * pt.softplus(parameters["rho"])[:, None]
+        if self.coordinates is not None:
+            root = pt.dot(self.coordinates.lower_root, root)
         if self.scale_cap is not None:
             root = root * self._cap(pt.sqrt((root**2).sum(axis=1)))[:, None]
-        return {"loc": parameters["loc"], "root": root}
+        return {"loc": self._loc(parameters), "root": root}
 
     def draw(self, constrained, noise):  # noqa: D102
         return constrained["loc"] + constrained["root"] @ noise["noise"]
@@ -323,7 +343,7 @@ class Point(Guide):
         return {"loc": loc}
 
     def constrained(self, parameters):  # noqa: D102
-        return {"loc": parameters["loc"]}
+        return {"loc": self._loc(parameters)}
 
     def draw(self, constrained, noise):  # noqa: D102
         return constrained["loc"]
@@ -342,7 +362,11 @@ GUIDES: dict[str, type[Guide]] = {
 
 
 def build_guide(
-    settings: Inference, size: int, improper: bool, spread: tuple[bool, ...] | None = None
+    settings: Inference,
+    size: int,
+    improper: bool,
+    spread: tuple[bool, ...] | None = None,
+    coordinates: "Coordinates | None" = None,
 ) -> Guide:
     """The guide that the settings name, for a model with `size` unconstrained scalars.
 
@@ -350,6 +374,9 @@ def build_guide(
     ----------
     spread
         Whether each scalar has a distribution; see `FlatModel.spread`.
+    coordinates
+        Coordinates at a mode of the posterior, if there is one: then scales have no upper limit
+        under an improper prior.
 
     Raises
     ------
@@ -357,22 +384,23 @@ def build_guide(
         If the model is too large for a guide with a full covariance, or has point parameters, which
         need independent elements.
     """
-    cap, name = settings.improper_scale_cap if improper else None, settings.guide
+    capped, name = improper and coordinates is None, settings.guide
+    cap, given = settings.improper_scale_cap if capped else None, {"coordinates": coordinates}
     if spread is not None and not GUIDES[name].is_factorised:
         choices = sorted(g for g, guide in GUIDES.items() if guide.is_factorised)
         raise ValueError(
             f"`guide` must be {' or '.join(choices)} for a model with point parameters, got {name}."
         )
     if name == "mean_field":
-        return MeanField(size, cap, spread)
+        return MeanField(size, cap, spread, **given)
     if name == "low_rank":
-        return LowRank(size, cap, rank=min(settings.rank, size))
+        return LowRank(size, cap, rank=min(settings.rank, size), **given)
     if name == "full_rank" and size > LARGEST_FULL_RANK:
         raise ValueError(
             f"`guide` must not be full_rank for a model of {size:,} parameters: it takes at "
             f"most {LARGEST_FULL_RANK:,}. `low_rank` has no such limit."
         )
-    return GUIDES[name](size, cap)
+    return GUIDES[name](size, cap, **given)
 
 
 def softplus(rho: np.ndarray) -> np.ndarray:

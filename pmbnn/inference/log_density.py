@@ -259,6 +259,7 @@ def build_log_density(
     rows: int,
     dtype: str = "float32",
     further: Callable[[FlatModel, TensorVariable], TensorVariable] | None = None,
+    jacobian: bool = True,
 ) -> LogDensity:
     """Log-density of a model's unconstrained free variables.
 
@@ -273,6 +274,8 @@ def build_log_density(
     further
         Function of the flat model and of its total log-likelihood: a scalar graph that is added to
         the log-density, in nats.
+    jacobian
+        Without it, the density is that of the constrained variables, as usual for a mode.
 
     Raises
     ------
@@ -280,7 +283,7 @@ def build_log_density(
         If a free variable is discrete or an operation has no form in JAX or no gradient; the
         message names the variable. Or if one is a point parameter, which has no posterior.
     """
-    flat, batch, padding, _ = flatten_for_steps(model, rows)
+    flat, batch, padding, _ = flatten_for_steps(model, rows, None, jacobian)
     if flat.points:
         raise ValueError(
             f"`model` must not have point parameters to be sampled, got `{flat.points[0]}`: they "

@@ -18,6 +18,7 @@ from pmbnn.core.display import Summarised
 from pmbnn.core.spec import Tune
 from pmbnn.core.stages import staged
 from pmbnn.inference.batches import cast, flatten_for_steps, model_values, stack
+from pmbnn.inference.coordinates import Coordinates
 from pmbnn.inference.elbo import ROW_WEIGHTS, Objective, build_objective, row_weights
 from pmbnn.inference.flat import FlatModel, ModelGraphs, n_observations, value_shapes
 from pmbnn.inference.guides import Guide, build_guide
@@ -184,7 +185,7 @@ class Program(Summarised):
     @property
     def improper(self) -> bool:
         """Whether the ELBO has no maximum."""
-        return self.flat.improper and not self.settings.is_point
+        return self.guide.scale_cap is not None
 
     def supports(self, n_rows: int) -> bool:
         """Whether it runs fits of this number of rows."""
@@ -268,6 +269,7 @@ def build_program(
     width: int = 1,
     dtype: str = "float32",
     allow_fewer_rows: bool = False,
+    coordinates: Coordinates | None = None,
 ) -> Program:
     """Program of the fits of one model.
 
@@ -289,6 +291,9 @@ def build_program(
     allow_fewer_rows
         Whether it also runs fits of fewer rows, if the model allows it. A second program takes
         seconds to compile; with 704 rows for 560, a step takes 1.15 of its time.
+    coordinates
+        Coordinates in which the guide moves; see `Guide`. Fits start at their origin, with scales
+        of one there.
 
     Raises
     ------
@@ -302,7 +307,7 @@ def build_program(
         model, rows, settings.batch, not settings.is_point, allow_fewer_rows
     )
     improper = flat.improper and not settings.is_point
-    guide = build_guide(settings, flat.size, improper, flat.spread)
+    guide = build_guide(settings, flat.size, improper, flat.spread, coordinates)
     objective = build_objective(
         flat, guide, settings, rows, batch, padding, allow_fewer_rows=allow_fewer_rows
     )

@@ -22,6 +22,7 @@ from pmbnn.inference.samplers.settings import SAMPLING, Sampling
 from pmbnn.inference.samplers.whitened import ENGINES as WHITENED
 from pmbnn.inference.samplers.whitened import sample_whitened
 from pmbnn.inference.settings import DEFAULT_STEPS, Inference
+from pmbnn.inference.unit_free import fit_unit_free
 from pmbnn.inference.unsupported import why_not_finite
 from pmbnn.inference.xla.compile import sharing_programs
 from pmbnn.models.build import likelihood_of, parts_of
@@ -126,7 +127,8 @@ def fit(
     dtype = chosen_dtype(model, dtype)
     place = device_here(device)
     with running_on(place), shown(progress):
-        program, fits = fit_model(model, inference, dtype=dtype)
+        fit_any = fit_unit_free if parts_of(model) is None else fit_model
+        program, fits = fit_any(model, inference, dtype=dtype)
     finite = [fit for fit in fits if not fit.failed]
     if not finite:
         reason = _why_not_finite(program, model, fits)

@@ -6,6 +6,7 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
+from pmbnn.inference.convergence import final_mean
 from pmbnn.inference.result import Fit
 
 type Group = Mapping[str, np.ndarray]
@@ -55,7 +56,8 @@ def build_datatree(
 def history_of(fits: Sequence[Fit]) -> xr.Dataset:
     """ELBO of restarts during their fits, with its two parts, ``(restart, window)``, nats.
 
-    A restart that stopped early ends in not-a-number.
+    A restart that stopped early ends in not-a-number. Where means moved on after the last window,
+    ``elbo_at_end`` has the ELBO of each restart there, ``(restart,)``.
     """
     longest = max((fit.history.step for fit in fits), key=len)
     names, shape = ("elbo", "log_likelihood", "kl"), (len(fits), len(longest))
@@ -64,9 +66,13 @@ def history_of(fits: Sequence[Fit]) -> xr.Dataset:
         for row, fit in zip(array, fits, strict=True):
             values = getattr(fit.history, name)
             row[: len(values)] = values
+    ends = {}
+    if any(fit.elbo != final_mean(fit.history.elbo) for fit in fits if not fit.failed):
+        ends["elbo_at_end"] = ("restart",), [fit.elbo for fit in fits]
     return xr.Dataset(
         {name: (("restart", "window"), array) for name, array in arrays.items()}
-        | {"step": (("window",), longest)},
+        | {"step": (("window",), longest)}
+        | ends,
         {"restart": range(len(fits))},
         {"status": [fit.status for fit in fits]},
     )
