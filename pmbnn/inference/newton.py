@@ -32,7 +32,7 @@ CURVATURE_DRAWS = 100
 MOST_AT_ONCE, NUMBERS_AT_ONCE = 50, 500_000
 """Draws, and rows × draws, at most that a program takes at once."""
 
-ITERATIONS, TOLERANCE = 50, 1e-3
+ITERATIONS, TOLERANCE = 50, 1e-4
 """Iterations of conjugate gradients at most, and the residual at which they end, relative to g."""
 
 NEAR = 0.25
@@ -288,6 +288,7 @@ def polish(
                 break
             share /= 2
         else:
+            is_quadratic = False
             break
         gain = moved.value - at.value
         is_quadratic &= share == 1 and abs(gain - distance.gain) <= QUADRATIC * distance.gain

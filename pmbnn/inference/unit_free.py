@@ -19,14 +19,14 @@ from pmbnn.inference.engines import fit_model
 from pmbnn.inference.flat import Layout, n_observations, value_shapes
 from pmbnn.inference.guides import Guide
 from pmbnn.inference.log_density import build_log_density
-from pmbnn.inference.newton import DRAWS, Distance, Expectations, Polished, polish
+from pmbnn.inference.newton import DRAWS, STEPS, Distance, Expectations, Polished, polish
 from pmbnn.inference.program import Program
 from pmbnn.inference.result import Fit, History
 from pmbnn.inference.settings import Inference
 from pmbnn.inference.xla.compile import jax_function, precision
 from pmbnn.models.point import PointRV
 
-IMPROPER = "a prior is improper, and the fit cannot tell whether the posterior is, far from a mode"
+IMPROPER = "a prior is improper, and a mode does not prove that the posterior is proper"
 """Note on a fit under an improper prior to a posterior that has a mode."""
 
 STARTS = ("initial_mean", "initial_spread", "initial_scale")
@@ -114,14 +114,17 @@ class Target:
             mode = find_mode(self.landscape, start)
         return None if mode is None else mode.coordinates
 
-    def polished(self, guide: Guide, fit: Fit, coordinates: Coordinates) -> Polished | None:
+    def polished(
+        self, guide: Guide, fit: Fit, coordinates: Coordinates, most: int = STEPS
+    ) -> Polished | None:
         """Means of a fit after Newton steps; None of one that diverged."""
         if fit.failed:
             return None
         scale = coordinates.scale if guide.is_point else fit.scale
         loc = np.asarray(fit.loc, np.float64)
         with precision("float64"), stage("check"):
-            return polish(self.expectations, loc, _offsets(guide, fit), scale, coordinates.root)
+            offsets, root = _offsets(guide, fit), coordinates.root
+            return polish(self.expectations, loc, offsets, scale, root, most)
 
 
 def _offsets(guide: Guide, fit: Fit) -> np.ndarray:

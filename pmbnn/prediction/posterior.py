@@ -124,10 +124,12 @@ class Posterior(Summarised):
     def elbo(self) -> float:
         """Mean ELBO of the best restart over the last tenth of its steps, in nats.
 
-        Not a number for chains.
+        Where the means moved on after the steps, it is the ELBO at the end. Not a number for chains.
         """
         if self.history is None:
             return float("nan")
+        if "elbo_at_end" in self.history:
+            return float(self.history["elbo_at_end"].sel(restart=self.best))
         elbo = self.history["elbo"].sel(restart=self.best).values
         return final_mean(elbo[~np.isnan(elbo)])
 
