@@ -9,6 +9,7 @@ References
 ----------
 Boyd and Vandenberghe (2004), Convex Optimization, section 9.5; Giordano, Broderick and Jordan
 (2018), Covariances, Robustness, and Variational Bayes, for the curvature of an ELBO in its means;
+Opper and Archambeau (2009), The Variational Gaussian Approximation Revisited, for the variances;
 Nocedal and Wright (2006), Numerical Optimization, algorithm 5.3.
 """
 
@@ -48,19 +49,29 @@ it, for the scales of a guide to be kept: they are those of the curvature, which
 little."""
 
 
+RATIO, ERRORS = 2.0, 3.0
+"""Largest factor between a variance of a guide and that of the optimum of a fit that has converged,
+beyond this number of standard errors: Adam's noise leaves factors up to 1.5."""
+
+
 class Average(NamedTuple):
-    """Averages over a guide.
+    """Average over draws of a guide.
 
     Attributes
     ----------
     value
         Expected log-density, in nats.
-    gradient
-        Expected gradient, ``(size,)``.
+    gradients
+        Gradient at each draw, ``(draw, size)``.
     """
 
     value: float
-    gradient: np.ndarray
+    gradients: np.ndarray
+
+    @property
+    def gradient(self) -> np.ndarray:
+        """Expected gradient, ``(size,)``."""
+        return self.gradients.mean(axis=0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,12 +128,13 @@ class Expectations:
             yield n, [np.pad(b, ((0, self.at_once - n), (0, 0)), mode="edge") for b in blocks]
 
     def average(self, draws: np.ndarray) -> Average:
-        """Averages over vectors, ``(draw, size)``."""
-        value, gradient = 0.0, np.zeros(draws.shape[1])
+        """Average over vectors, ``(draw, size)``."""
+        values, gradients = [], []
         for n, (block,) in self._blocks(draws):
-            values, gradients = self.slopes(block)
-            value, gradient = value + values[:n].sum(), gradient + gradients[:n].sum(axis=0)
-        return Average(float(value) / len(draws), gradient / len(draws))
+            of_block = self.slopes(block)
+            for parts, part in zip((values, gradients), of_block, strict=True):
+                parts.append(part[:n])
+        return Average(float(np.concatenate(values).mean()), np.concatenate(gradients))
 
     def product(self, draws: np.ndarray, direction: np.ndarray) -> np.ndarray:
         """Product of the average negative Hessian over vectors with a direction, ``(size,)``."""
@@ -213,7 +225,7 @@ def distance_to_optimum(
     Parameters
     ----------
     at
-        Averages over `draws`.
+        Average over `draws`.
     draws
         Draws of the guide, ``(draw, size)``.
     scale
@@ -222,11 +234,66 @@ def distance_to_optimum(
         As `conjugate_gradients` takes it.
     """
     few, step = draws[:CURVATURE_DRAWS], None
-    if np.isfinite(at.gradient).all():
-        step = conjugate_gradients(lambda v: expectations.product(few, v), at.gradient, root)
+    gradient = at.gradient
+    if np.isfinite(gradient).all():
+        step = conjugate_gradients(lambda v: expectations.product(few, v), gradient, root)
     if step is None:
         return Distance(None, float("nan"), float("nan"))
-    return Distance(step, float(np.max(np.abs(step) / scale)), float(0.5 * at.gradient @ step))
+    return Distance(step, float(np.max(np.abs(step) / scale)), float(0.5 * gradient @ step))
+
+
+class Ratios(NamedTuple):
+    """Variances of a guide relative to those of the optimum of the ELBO.
+
+    Attributes
+    ----------
+    value, error
+        The ratios, and their standard errors, ``(size,)``.
+    """
+
+    value: np.ndarray
+    error: np.ndarray
+
+    @property
+    def farthest(self) -> float:
+        """The ratio that is farthest from one."""
+        far = np.abs(np.log(self.value.clip(1e-12)))
+        return float(self.value[np.argmax(far)])
+
+    @property
+    def are_near(self) -> bool:
+        """Whether the variances have converged."""
+        margin = ERRORS * self.error
+        low, high = self.value + margin, self.value - margin
+        return bool((low >= 1 / RATIO).all() and (high <= RATIO).all())
+
+
+def variance_ratios(
+    at: Average, offsets: np.ndarray, covariance: np.ndarray, root: np.ndarray
+) -> Ratios:
+    """The diagonal of Σ H, which is one at the optimum for independent and for all variables.
+
+    It is estimated as -E_q[(x - μ) ∘ ∇ log p] (Bonnet's theorem), with the same of a normal
+    distribution as control variate. Variances of guides of low rank have another optimum.
+
+    Parameters
+    ----------
+    at
+        Average over the draws.
+    offsets
+        The draws minus the means, in pairs of opposite ones, ``(draw, size)``.
+    covariance
+        Σ, ``(size, size)``; or its diagonal, ``(size,)``.
+    root
+        As `conjugate_gradients` takes it.
+    """
+    inverse = np.linalg.inv(root)
+    curvature = inverse.T @ inverse
+    rest = -offsets * (at.gradients + offsets @ curvature)
+    pairs = rest.reshape(len(rest) // 2, 2, -1).mean(axis=1)
+    diagonal = np.diagonal(curvature)
+    exact = covariance * diagonal if covariance.ndim == 1 else (covariance * curvature).sum(axis=1)
+    return Ratios(exact + pairs.mean(axis=0), pairs.std(axis=0) / np.sqrt(len(pairs)))
 
 
 @dataclass(frozen=True)
@@ -237,8 +304,8 @@ class Polished:
     ----------
     loc
         The means, ``(size,)``.
-    value
-        Expected log-density, in nats.
+    average
+        Average over the guide about them.
     distance
         Their distance from the optimum.
     steps
@@ -248,7 +315,7 @@ class Polished:
     """
 
     loc: np.ndarray
-    value: float
+    average: Average
     distance: Distance
     steps: int
     is_quadratic: bool
@@ -294,4 +361,4 @@ def polish(
         is_quadratic &= share == 1 and abs(gain - distance.gain) <= QUADRATIC * distance.gain
         loc, at, steps = loc + share * distance.step, moved, steps + 1
         distance = distance_to_optimum(expectations, at, loc + offsets, scale, root)
-    return Polished(loc, at.value, distance, steps, is_quadratic)
+    return Polished(loc, at, distance, steps, is_quadratic)

@@ -7,6 +7,7 @@ without: at their modes the curvature is not that of the bulk.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import pymc as pm
@@ -19,7 +20,15 @@ from pmbnn.inference.engines import fit_model
 from pmbnn.inference.flat import Layout, n_observations, value_shapes
 from pmbnn.inference.guides import Guide
 from pmbnn.inference.log_density import build_log_density
-from pmbnn.inference.newton import DRAWS, STEPS, Distance, Expectations, Polished, polish
+from pmbnn.inference.newton import (
+    DRAWS,
+    STEPS,
+    Expectations,
+    Polished,
+    Ratios,
+    polish,
+    variance_ratios,
+)
 from pmbnn.inference.program import Program
 from pmbnn.inference.result import Fit, History
 from pmbnn.inference.settings import Inference
@@ -28,6 +37,12 @@ from pmbnn.models.point import PointRV
 
 IMPROPER = "a prior is improper, and a mode does not prove that the posterior is proper"
 """Note on a fit under an improper prior to a posterior that has a mode."""
+
+CONTINUED = "fit_model, continued"
+"""Identity of fits that continue others, and have other noise."""
+
+MATRICES = 1_000
+"""Products with Hessians, for the curvature over a guide: variables × pairs of draws."""
 
 STARTS = ("initial_mean", "initial_spread", "initial_scale")
 """Settings that say where a fit starts, in units of the variables."""
@@ -38,11 +53,11 @@ def fit_unit_free(
 ) -> tuple[Program, list[Fit]]:
     """Fits of a model, as `fit_model` returns them, whose answers do not depend on units.
 
-    A fit has converged if its ELBO no longer rises and its means are within `NEAR` standard
-    deviations of the guide from the optimum. Means that are farther move by Newton steps; ``elbo``
-    is then that of the guide afterwards, and the history ends before. If the log-density is far
-    from quadratic along these steps, scales have to follow, and the optimiser takes the steps of
-    the fit once more, from there.
+    A fit has converged if its ELBO no longer rises, its means are within `NEAR` standard deviations
+    of the guide from the optimum, and variances of a mean-field or full-rank guide within a factor
+    of `RATIO`. Means that are farther move by Newton steps. If the log-density is not quadratic
+    along these steps, or variances are off, the optimiser takes the steps of the fit once more,
+    from there. ``elbo`` is that of the guide at the end, which the history may not have.
 
     Fits are those of `fit_model` if the settings say where to start, if a step sees some rows only,
     or if the posterior has no mode near the initial point of the model.
@@ -55,16 +70,47 @@ def fit_unit_free(
     if all(fit.failed for fit in fits):
         # Draws about the mode leave the support: narrow guides may stay within.
         return fit_model(model, settings, dtype=dtype)
-    ends = [target.polished(program.guide, fit, coordinates) for fit in fits]
-    if any(end is not None and not end.is_quadratic for end in ends):
-        program, fits, coordinates = _continued(
-            target, model, settings, dtype, coordinates, fits, ends
-        )
-        ends = [target.polished(program.guide, fit, coordinates) for fit in fits]
+    ends = [target.end(program.guide, fit, coordinates) for fit in fits]
+    if not all(end is None or end.is_settled for end in ends):
+        coordinates = target.later_coordinates(program.guide, fits, ends) or coordinates
+        means = [
+            coordinates.centre if end is None else coordinates.of_vector(end.polished.loc)
+            for end in ends
+        ]
+        moving = {"coordinates": coordinates, "means": means}
+        before = fits
+        program, fits = fit_model(model, settings, dtype=dtype, identity=CONTINUED, **moving)
+        fits = [_joined(*pair) for pair in zip(before, fits, strict=True)]
+        ends = [target.end(program.guide, fit, coordinates) for fit in fits]
     return program, [
         fit if end is None else _judged(program, fit, end)
         for fit, end in zip(fits, ends, strict=True)
     ]
+
+
+class End(NamedTuple):
+    """Where a fit has come to.
+
+    Attributes
+    ----------
+    polished
+        Its means, after Newton steps.
+    ratios
+        Its variances relative to the optimum; None if nothing is known of them.
+    """
+
+    polished: Polished
+    ratios: Ratios | None
+
+    @property
+    def has_near_variances(self) -> bool:
+        """Whether nothing is known against the variances."""
+        return self.ratios is None or self.ratios.are_near
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether further steps of the optimiser promise nothing."""
+        return self.polished.is_quadratic and self.has_near_variances
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,17 +160,41 @@ class Target:
             mode = find_mode(self.landscape, start)
         return None if mode is None else mode.coordinates
 
-    def polished(
+    def end(
         self, guide: Guide, fit: Fit, coordinates: Coordinates, most: int = STEPS
-    ) -> Polished | None:
-        """Means of a fit after Newton steps; None of one that diverged."""
+    ) -> End | None:
+        """Where a fit has come to, with this number of Newton steps at most.
+
+        None of a fit that diverged.
+        """
         if fit.failed:
             return None
         scale = coordinates.scale if guide.is_point else fit.scale
-        loc = np.asarray(fit.loc, np.float64)
+        loc, offsets, root = np.asarray(fit.loc, np.float64), _offsets(guide, fit), coordinates.root
         with precision("float64"), stage("check"):
-            offsets, root = _offsets(guide, fit), coordinates.root
-            return polish(self.expectations, loc, offsets, scale, root, most)
+            polished = polish(self.expectations, loc, offsets, scale, root, most)
+        covariance = _covariance(guide, fit)
+        if covariance is None:
+            return End(polished, None)
+        return End(polished, variance_ratios(polished.average, offsets, covariance, root))
+
+    def later_coordinates(
+        self, guide: Guide, fits: Sequence[Fit], ends: Sequence[End | None]
+    ) -> Coordinates | None:
+        """Coordinates of the curvature about the best of the fits, averaged over its guide.
+
+        None if it is not positive definite.
+        """
+        pairs = [(end.polished, fit) for end, fit in zip(ends, fits, strict=True) if end]
+        best, fit = max(pairs, key=lambda pair: pair[0].average.value)
+        draws = best.loc + _offsets(guide, fit)
+        # One matrix takes as many products as there are variables.
+        draws = draws[: 1 if guide.is_point else 2 * max(1, MATRICES // guide.size)]
+        with precision("float64"):
+            curvature = np.mean([self.expectations.hessian(draw) for draw in draws], axis=0)
+        found = Coordinates.of_curvature(best.loc, curvature)
+        scaled = found.scale * curvature * found.scale[:, None]
+        return found if np.linalg.eigvalsh(scaled)[0] > 0 else None
 
 
 def _offsets(guide: Guide, fit: Fit) -> np.ndarray:
@@ -140,69 +210,57 @@ def _offsets(guide: Guide, fit: Fit) -> np.ndarray:
     return np.stack([half, np.negative(half)], axis=1).reshape(DRAWS, guide.size)
 
 
-def _continued(
-    target: Target,
-    model: pm.Model,
-    settings: Inference,
-    dtype: str,
-    coordinates: Coordinates,
-    fits: Sequence[Fit],
-    ends: Sequence[Polished | None],
-) -> tuple[Program, list[Fit], Coordinates]:
-    """The steps of the fits once more, in coordinates about the best of the means."""
-    best = max((end for end in ends if end is not None), key=lambda end: end.value)
-    with precision("float64"):
-        curvature = target.expectations.hessian(best.loc)
-    here = Coordinates.of_curvature(best.loc, curvature)
-    if np.linalg.eigvalsh(here.scale * curvature * here.scale[:, None])[0] <= 0:
-        here = coordinates._replace(centre=best.loc)
-    means = [here.of_vector(best.loc if end is None else end.loc) for end in ends]
-    program, later = fit_model(
-        model,
-        settings,
-        dtype=dtype,
-        identity="fit_model, continued",
-        coordinates=here,
-        means=means,
-    )
-    joined = [
-        replace(after, history=_joined(before.history, after.history))
-        for before, after in zip(fits, later, strict=True)
-    ]
-    return program, joined, here
+def _covariance(guide: Guide, fit: Fit) -> np.ndarray | None:
+    """Covariance of a guide whose optimum is known by it; of independent variables, the diagonal.
+
+    None of others.
+    """
+    if "root" in fit.constrained:
+        root = np.asarray(fit.constrained["root"], np.float64)
+        return root @ root.T
+    is_known = guide.is_factorised and not guide.is_point
+    return np.asarray(fit.scale, np.float64) ** 2 if is_known else None
 
 
-def _joined(first: History, second: History) -> History:
-    """The history of a fit that was continued."""
+def _joined(first: Fit, second: Fit) -> Fit:
+    """A fit that was continued, with the history of both parts."""
+    before, after = first.history, second.history
     arrays = {
-        name: np.concatenate([getattr(first, name), getattr(second, name)])
+        name: np.concatenate([getattr(before, name), getattr(after, name)])
         for name in ("elbo", "log_likelihood", "kl")
     }
-    return History(np.concatenate([first.step, first.step[-1] + second.step]), **arrays)
+    step = np.concatenate([before.step, before.step[-1] + after.step])
+    return replace(second, history=History(step, **arrays))
 
 
-def _judged(program: Program, fit: Fit, end: Polished) -> Fit:
+def _judged(program: Program, fit: Fit, end: End) -> Fit:
     """A fit with the means after Newton steps, the ELBO there, and the verdict."""
-    constrained = {**fit.constrained, "loc": end.loc.astype(fit.loc.dtype)}
-    entropy = 0.0 if program.guide.is_point else _entropy(program.guide, constrained)
-    status, reason = fit.status, f"{_words(program.guide, end.distance)}; {fit.reason}"
-    if end.distance.is_known and not end.distance.is_near:
+    guide, polished = program.guide, end.polished
+    constrained = {**fit.constrained, "loc": polished.loc.astype(fit.loc.dtype)}
+    elbo = polished.average.value + (0.0 if guide.is_point else _entropy(guide, constrained))
+    status, reason = fit.status, f"{_words(guide, end)}; {fit.reason}"
+    is_far = polished.distance.is_known and not polished.distance.is_near
+    if is_far or not end.has_near_variances:
         status = "not_converged"
     if program.flat.improper:
         reason = f"{reason}; {IMPROPER}"
-    elbo = end.value + entropy
     return replace(fit, constrained=constrained, elbo=elbo, status=status, reason=reason)
 
 
-def _words(guide: Guide, distance: Distance) -> str:
-    """How far the means are from the optimum, in words."""
-    unit = "conditional" if guide.is_point else "guide"
-    if not distance.is_known:
-        return "the curvature in the means is not positive definite, so the ELBO alone counts"
+def _words(guide: Guide, end: End) -> str:
+    """How far a guide is from the optimum, in words."""
+    distance, unit = end.polished.distance, "conditional" if guide.is_point else "guide"
     largest = f"{distance.largest:.2g} {unit} standard deviations"
-    if distance.is_near:
-        return f"means are within {largest} of the optimum"
-    return f"means are {largest} from the optimum"
+    if not distance.is_known:
+        words = "the curvature in the means is not positive definite, which leaves the ELBO"
+    elif distance.is_near:
+        words = f"means are within {largest} of the optimum"
+    else:
+        words = f"means are {largest} from the optimum"
+    if end.has_near_variances:
+        return words
+    factor = np.sqrt(max(end.ratios.farthest, 0.0))
+    return f"{words}; a standard deviation is {factor:.2g} times that of the optimum"
 
 
 def _entropy(guide: Guide, constrained: dict[str, np.ndarray]) -> float:

@@ -124,7 +124,7 @@ class Posterior(Summarised):
     def elbo(self) -> float:
         """Mean ELBO of the best restart over the last tenth of its steps, in nats.
 
-        Where the means moved on after the steps, it is the ELBO at the end. Not a number for chains.
+        Of a model that is no network, it is the ELBO at the end. Not a number for chains.
         """
         if self.history is None:
             return float("nan")

@@ -7,9 +7,11 @@ import pytest
 from pmbnn.inference.log_density import build_log_density
 from pmbnn.inference.newton import (
     Expectations,
+    Ratios,
     conjugate_gradients,
     distance_to_optimum,
     polish,
+    variance_ratios,
 )
 from pmbnn.inference.xla.compile import precision
 
@@ -77,9 +79,9 @@ def test_distance_of_a_normal_distribution_is_exact(normal):
     assert found.gain == pytest.approx(0.5 * (loc - MEAN) @ PRECISION @ (loc - MEAN), rel=1e-6)
     assert not found.is_near and end.distance.is_near and end.is_quadratic and end.steps == 1
     np.testing.assert_allclose(end.loc, MEAN, rtol=1e-6)
-    assert end.value == pytest.approx(at.value + found.gain, rel=1e-9)
+    assert end.average.value == pytest.approx(at.value + found.gain, rel=1e-9)
     np.testing.assert_array_equal(unmoved.loc, loc)
-    assert unmoved.value == at.value and unmoved.steps == 0
+    assert unmoved.average.value == at.value and unmoved.steps == 0
 
 
 def test_steps_that_are_too_long_are_halved():
@@ -107,3 +109,30 @@ def test_no_steps_without_a_positive_curvature():
         end = polish(averages, 0.1 * np.ones(1), np.zeros((1, 1)), np.ones(1), np.eye(1))
     assert end.steps == 0 and end.is_quadratic and not end.distance.is_known
     assert not end.distance.is_near and np.isnan(end.distance.largest)
+
+
+@pytest.mark.parametrize("has_correlations", [False, True])
+def test_ratios_of_variances_of_a_normal_distribution_are_exact(normal, has_correlations):
+    """With no noise where the control variate is the density itself."""
+    shape = np.diag(np.exp(RNG.normal(size=SIZE)))
+    if has_correlations:
+        shape = shape @ (np.eye(SIZE) + 0.3 * RNG.normal(size=(SIZE, SIZE)))
+    half = RNG.normal(size=(20, SIZE)) @ shape.T
+    offsets = np.stack([half, -half], axis=1).reshape(40, SIZE)
+    covariance = shape @ shape.T
+    with precision("float64"):
+        at = normal.average(MEAN + offsets)
+    given = covariance if has_correlations else np.diagonal(covariance)
+    found = variance_ratios(at, offsets, given, ROOT)
+    np.testing.assert_allclose(found.value, np.diagonal(covariance @ PRECISION), rtol=1e-6)
+    np.testing.assert_allclose(found.error, 0, atol=1e-6 * np.abs(found.value).max())
+    other = variance_ratios(at, offsets, given, np.eye(SIZE))
+    assert (np.abs(other.value - found.value) < 5 * other.error + 1e-9).all()
+
+
+def test_ratios_that_are_near():
+    assert Ratios(np.array([0.6, 1.9]), np.zeros(2)).are_near
+    assert not Ratios(np.array([1.0, 2.1]), np.zeros(2)).are_near
+    assert Ratios(np.array([1.0, 2.1]), np.array([0.0, 0.1])).are_near
+    assert not Ratios(np.array([0.2, 1.0]), np.full(2, 0.01)).are_near
+    assert Ratios(np.array([0.2, 3.0]), np.zeros(2)).farthest == 0.2

@@ -1,4 +1,6 @@
-"""Fits of models whose variables have units: where the exact answer is known, and in other units."""
+"""Fits of models whose variables have units: against exact answers, and in other units."""
+
+from dataclasses import replace
 
 import any_models
 import numpy as np
@@ -12,7 +14,7 @@ from pmbnn.inference.coordinates import Coordinates
 from pmbnn.inference.engines import fit_model
 from pmbnn.inference.flat import n_observations
 from pmbnn.inference.settings import Inference
-from pmbnn.inference.unit_free import IMPROPER, Target, fit_unit_free
+from pmbnn.inference.unit_free import IMPROPER, Target, _judged, fit_unit_free
 from pmbnn.inference.xla.compile import precision
 from pmbnn.models.build import dense_classifier
 
@@ -69,16 +71,17 @@ def test_an_unfinished_fit_tells_its_distance(model, steps):
     away = mode._replace(centre=mode.centre + 30 * SCALE * RNG.normal(size=SIZE))
     program, (fit,) = fit_model(model, settings, coordinates=away)
     exact = errors(fit.loc).max()
-    told = target.polished(program.guide, fit, mode, most=0).distance
+    told = target.end(program.guide, fit, mode, most=0).polished.distance
     assert exact > 1 and told.largest == pytest.approx(exact, rel=0.15)
-    end = target.polished(program.guide, fit, mode)
+    end = target.end(program.guide, fit, mode).polished
     assert end.steps == 1 and end.is_quadratic and end.distance.is_near
     assert errors(end.loc).max() < 0.01
 
 
-@pytest.mark.parametrize("guide", slow_but(["full_rank"], ["low_rank", "full_rank"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("guide", ["low_rank", "full_rank"])
 def test_other_normal_guides(model, guide):
-    found = pb.fit(model, guide=guide, steps=2_000, progress=False)
+    found = pb.fit(model, guide=guide, progress=False)
     assert found.status == "converged", found.reason
     parameters = found.sources[0].parameters
     assert errors(parameters["loc"]).max() < 0.25 * (np.sqrt(np.diag(COVARIANCE)) / SCALE).max()
@@ -91,6 +94,7 @@ COVARIANCE = np.linalg.inv(PRECISION)
 VARIANCES = np.sqrt(np.outer(np.diag(COVARIANCE), np.diag(COVARIANCE)))
 
 
+@pytest.mark.slow
 def test_points(model):
     """The mode, in standard deviations given all other coefficients."""
     found = pb.fit(model, guide="map", steps=300, progress=False)
@@ -100,9 +104,10 @@ def test_points(model):
     weight = found.sample(1)["weight"][0]
     joint = -0.5 * np.sum((Y - X @ weight) ** 2) - 0.5 * ROWS * np.log(2 * np.pi)
     joint += -0.5 * np.sum(weight**2) / 100 - SIZE * np.log(10 * np.sqrt(2 * np.pi))
-    assert found.elbo == pytest.approx(joint, abs=1e-6)
+    assert found.elbo == pytest.approx(joint, rel=1e-7)  # PyMC takes 10.0 in single precision
 
 
+@pytest.mark.slow
 def test_points_have_no_jacobians():
     """The mode of a scale is that of its own density; the likelihood alone has another."""
     y = np.array([1.0, -2.0, 3.0, 0.5])
@@ -139,7 +144,9 @@ def test_units_change_no_answer():
         fits[unit] = found
     (first, second) = (fit.sources[0].parameters for fit in fits.values())
     units = np.array([1.0, 1e6, 1.0])
-    np.testing.assert_allclose(second["loc"] * units, first["loc"], atol=1e-2 * first["scale"].min())
+    np.testing.assert_allclose(
+        second["loc"] * units, first["loc"], atol=1e-2 * first["scale"].min()
+    )
     np.testing.assert_allclose(second["scale"] * units, first["scale"], rtol=1e-2)
     x = X[:, :2]
     expected = np.linalg.solve(x.T @ x, x.T @ Y)
@@ -191,6 +198,7 @@ def test_settings_that_ask_for_something_else(given):
     assert Target.of(model, Inference(steps=10)) is not None
 
 
+@pytest.mark.slow
 def test_networks_are_as_they_were():
     """To the last bit."""
     rows = np.random.default_rng(1).normal(size=(20, 2))
@@ -205,6 +213,7 @@ def test_networks_are_as_they_were():
     assert "elbo_at_end" not in found.history
 
 
+@pytest.mark.slow
 def test_draws_that_leave_the_support():
     """Of a guide as wide as the mode is: a narrow one stays within."""
     with pm.Model() as model:
@@ -229,22 +238,41 @@ def skewed():
 def test_the_optimiser_goes_on_where_the_curvature_changes():
     """From where Newton steps ended, for as many steps again; the history has both."""
     model, settings = skewed(), Inference(steps=200, learning_rate=1e-3)
-    program, (fit,) = fit_unit_free(model, settings)
+    _, (fit,) = fit_unit_free(model, settings)
     assert fit.history.step[-1] == 400 and len(fit.history.elbo) == 400
     assert (np.diff(fit.history.step) > 0).all()
     # The optimum: 0.3 = E[exp x] and 1 / scale² = E[exp x].
     scale = 1 / np.sqrt(0.3)
-    loc = np.log(0.3) - scale**2 / 2
-    assert (np.abs(fit.loc - loc) < newton.NEAR * scale).all()
+    loc = np.log(0.3) - fit.scale**2 / 2
+    assert (np.abs(fit.loc - loc) < newton.NEAR * fit.scale).all()
+    assert (np.abs(np.log(fit.scale / scale)) < np.log(newton.RATIO) / 2 + 0.1).all()
+
+
+def test_variances_that_are_off(model):
+    """Means at the optimum do not hide them."""
+    settings = Inference(steps=1)
+    target = Target.of(model, settings)
+    coordinates = target.coordinates(0)
+    program, (fit,) = fit_model(model, settings, coordinates=coordinates)
+    for factor, is_near in ((1.0, True), (2.0, False), (0.5, False)):
+        scale = SCALE * np.where(np.arange(SIZE) == 3, factor, 1.0)
+        given = {"loc": MEAN, "scale": scale}
+        end = target.end(program.guide, replace(fit, constrained=given, scale=scale), coordinates)
+        assert end.polished.distance.is_near and end.is_settled == is_near
+        assert end.ratios.value[3] == pytest.approx(factor**2, rel=1e-3)
+        judged = _judged(program, replace(fit, constrained=given, status="converged"), end)
+        assert judged.status == ("converged" if is_near else "not_converged")
+        told = f"a standard deviation is {factor:.2g} times that of the optimum"
+        assert (told in judged.reason) != is_near
 
 
 def test_the_elbo_is_that_at_the_end(tmp_path):
-    """By numerical integration; a stored posterior keeps it."""
+    """In closed form; a stored posterior keeps it."""
     found = pb.fit(skewed(), steps=100, learning_rate=1e-3, progress=False)
     loc, scale = (found.sources[0].parameters[name] for name in ("loc", "scale"))
     expected = 0.3 * loc - np.exp(loc + scale**2 / 2) + np.log(scale)
     expected = np.sum(expected + 0.5 * np.log(2 * np.pi * np.e))
-    assert found.elbo == pytest.approx(expected, abs=0.1)
+    assert found.elbo == pytest.approx(expected, abs=0.2)
     found.save(tmp_path / "found.nc")
     again = pb.load(tmp_path / "found.nc", skewed())
     assert (again.elbo, again.reason, again.status) == (found.elbo, found.reason, found.status)
@@ -252,6 +280,7 @@ def test_the_elbo_is_that_at_the_end(tmp_path):
     np.testing.assert_array_equal(again.sample(3)["x"], found.sample(3)["x"])
 
 
+@pytest.mark.slow
 def test_restarts_are_judged_one_by_one(model):
     found = pb.fit(model, steps=30, restarts=3, progress=False)
     assert found.history["elbo_at_end"].shape == (3,)
