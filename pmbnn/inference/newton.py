@@ -260,12 +260,16 @@ class Ratios(NamedTuple):
         far = np.abs(np.log(self.value.clip(1e-12)))
         return float(self.value[np.argmax(far)])
 
+    def are_within(self, factor: float) -> bool:
+        """Whether all are within a factor of one, or of their errors."""
+        margin = ERRORS * self.error
+        low, high = self.value + margin, self.value - margin
+        return bool((low >= 1 / factor).all() and (high <= factor).all())
+
     @property
     def are_near(self) -> bool:
         """Whether the variances have converged."""
-        margin = ERRORS * self.error
-        low, high = self.value + margin, self.value - margin
-        return bool((low >= 1 / RATIO).all() and (high <= RATIO).all())
+        return self.are_within(RATIO)
 
 
 def variance_ratios(

@@ -182,6 +182,25 @@ def test_a_posterior_without_a_mode():
     equal(fit_unit_free(model, settings)[1], fit_model(model, settings)[1])
 
 
+def funnel():
+    """Independent variables whose scale is unknown: its mode is at scales near zero (Neal 2003)."""
+    with pm.Model() as model:
+        scale = pm.Normal("log_variance", 0.0, 3.0)
+        pm.Normal("x", 0.0, pm.math.exp(scale / 2), shape=9)
+    return model
+
+
+@pytest.mark.slow
+def test_a_mode_that_is_far_from_the_mass():
+    """The best guide is about zero, at ELBO -1.85 by its closed form; the mode is at -40.5."""
+    model, settings = funnel(), Inference(steps=3_000)
+    assert Target.of(model, settings).coordinates(0) is None
+    _, (fit,) = fit_unit_free(model, settings)
+    variance = 1 / (1 / 9 + 9 / 2)
+    expected = 0.5 * np.log(variance / 9)
+    assert fit.elbo == pytest.approx(expected, abs=0.5)
+
+
 @pytest.mark.parametrize(
     "given",
     [
