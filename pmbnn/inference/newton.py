@@ -73,6 +73,11 @@ class Average(NamedTuple):
         """Expected gradient, ``(size,)``."""
         return self.gradients.mean(axis=0)
 
+    @property
+    def is_finite(self) -> bool:
+        """Whether all of it is."""
+        return bool(np.isfinite(self.value) and np.isfinite(self.gradients).all())
+
 
 @dataclass(frozen=True, eq=False)
 class Expectations:
@@ -235,7 +240,7 @@ def distance_to_optimum(
     """
     few, step = draws[:CURVATURE_DRAWS], None
     gradient = at.gradient
-    if np.isfinite(gradient).all():
+    if at.is_finite:
         step = conjugate_gradients(lambda v: expectations.product(few, v), gradient, root)
     if step is None:
         return Distance(None, float("nan"), float("nan"))

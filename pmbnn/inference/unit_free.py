@@ -173,12 +173,10 @@ class Target:
 
     def are_fair(self, coordinates: Coordinates) -> bool:
         """Whether the curvature, averaged over independent variables about a mode, is as there."""
-        scale = coordinates.scale
-        offsets = in_pairs(
-            scale * np.random.default_rng(0).standard_normal((DRAWS // 2, len(scale)))
-        )
+        scale, rng = coordinates.scale, np.random.default_rng(0)
+        offsets = _in_pairs(scale * rng.standard_normal((DRAWS // 2, len(scale))))
         average = self.expectations.average(coordinates.centre + offsets)
-        if not np.isfinite(average.gradients).all():
+        if not average.is_finite:
             return False
         ratios = variance_ratios(average, offsets, scale**2, coordinates.root)
         return ratios.are_within(FAIR)
@@ -196,10 +194,10 @@ class Target:
         loc, offsets, root = np.asarray(fit.loc, np.float64), _offsets(guide, fit), coordinates.root
         with precision("float64"), stage("check"):
             polished = polish(self.expectations, loc, offsets, scale, root, most)
-        covariance = _covariance(guide, fit)
-        if covariance is None:
+        average, covariance = polished.average, _covariance(guide, fit)
+        if covariance is None or not average.is_finite:
             return End(polished, None)
-        return End(polished, variance_ratios(polished.average, offsets, covariance, root))
+        return End(polished, variance_ratios(average, offsets, covariance, root))
 
     def later_coordinates(
         self, guide: Guide, fits: Sequence[Fit], ends: Sequence[End | None]
@@ -230,10 +228,10 @@ def _offsets(guide: Guide, fit: Fit) -> np.ndarray:
         guide.draw(shape, {name: rng.standard_normal(n) for name, n in guide.noise.items()})
         for _ in range(DRAWS // 2)
     ]
-    return in_pairs(np.array(half))
+    return _in_pairs(np.array(half))
 
 
-def in_pairs(draws: np.ndarray) -> np.ndarray:
+def _in_pairs(draws: np.ndarray) -> np.ndarray:
     """Draws, ``(draw, size)``, each followed by its negative, ``(2 draw, size)``."""
     return np.stack([draws, -draws], axis=1).reshape(-1, draws.shape[1])
 
@@ -263,9 +261,10 @@ def _joined(first: Fit, second: Fit) -> Fit:
 
 def _judged(program: Program, fit: Fit, end: End) -> Fit:
     """A fit with the means after Newton steps, the ELBO there, and the verdict."""
-    guide, polished = program.guide, end.polished
+    guide, polished, elbo = program.guide, end.polished, fit.elbo
     constrained = {**fit.constrained, "loc": polished.loc.astype(fit.loc.dtype)}
-    elbo = polished.average.value + (0.0 if guide.is_point else _entropy(guide, constrained))
+    if polished.average.is_finite:
+        elbo = polished.average.value + (0.0 if guide.is_point else _entropy(guide, constrained))
     status, reason = fit.status, f"{_words(guide, end)}; {fit.reason}"
     is_far = polished.distance.is_known and not polished.distance.is_near
     if is_far or not end.has_near_variances:
@@ -280,7 +279,7 @@ def _words(guide: Guide, end: End) -> str:
     distance, unit = end.polished.distance, "conditional" if guide.is_point else "guide"
     largest = f"{distance.largest:.2g} {unit} standard deviations"
     if not distance.is_known:
-        words = "the curvature in the means is not positive definite, which leaves the ELBO"
+        words = "the curvature in the means is not positive definite, and the ELBO alone decides"
     elif distance.is_near:
         words = f"means are within {largest} of the optimum"
     else:
