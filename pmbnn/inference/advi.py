@@ -1,8 +1,8 @@
 """ADVI in steps: a model's ELBO, compiled once, and the gradient steps that raise it.
 
 `init` makes the state of a fit, `step` takes one gradient step, and `run` many in one compiled
-loop. All three are pure functions. `pb.fit` takes these steps for models of this package; for others
-it first searches for coordinates in which to move, see `build_program`.
+loop. All three are pure functions. `pb.fit` takes these steps for models of this package; for
+others it first searches for coordinates in which to move, see `build_program`.
 
 Examples
 --------
