@@ -17,6 +17,7 @@ from typing import ClassVar
 import numpy as np
 
 from pmbnn.inference.samplers.mclmc import MclmcSampler
+from pmbnn.inference.samplers.settings import Mile
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,13 +34,15 @@ class MileSampler(MclmcSampler):
     shares_step_size: ClassVar[bool] = False
     longest_window: ClassVar[int | None] = 500
 
+    settings: Mile
+
     def of_all(self, not_finite: np.ndarray, excess: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Whether steps are too long, and the error over its target, ``(chain,)`` each."""
         return not_finite, excess
 
     def length(self, wanted: float, step_size: np.ndarray) -> float:
-        """Decoherence length: the root of the dimension, as variances over members say little."""
-        return float(np.sqrt(self.density.size))
+        """Decoherence length: that of the settings, as variances over members say little."""
+        return self.settings.decoherence * float(np.sqrt(self.density.size))
 
 
 build_sampler = MileSampler.build

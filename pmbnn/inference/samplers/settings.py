@@ -182,6 +182,9 @@ class Mile(Microcanonical):
     energy_variance
         Target variance of the energy error of a step per dimension. At 0.1, standard deviations of
         predictions are a few per cent too large.
+    decoherence
+        Momentum decoherence length, in units of the square root of the number of scalars. At a
+        longer one, chains reach lower log-densities in as many steps (benchmarks/README.md).
     pooling
         Weights of the members in predictions: ``equal``, or ``stacked``, those of highest
         leave-one-out log score on the training rows.
@@ -203,6 +206,7 @@ class Mile(Microcanonical):
     descent: Annotated[int, Field(ge=0)] = 2_000
     tuning: Annotated[int, Field(ge=10)] = 5_000
     energy_variance: Positive = 0.1
+    decoherence: Positive = 0.2
     thin: Count = 50
     pooling: Literal["equal", "stacked"] = "equal"
 

@@ -39,16 +39,17 @@ def test_an_ensemble_is_no_reference():
         pb.check(fit, ensemble)
 
 
-def test_members_have_step_sizes_of_their_own():
+def test_members_have_step_sizes_of_their_own_and_the_length_of_the_settings():
     """Of two modes far apart, the left one is narrower, and needs shorter steps."""
     with pm.Model() as modes:
         x = pm.Flat("x", shape=2)
         squares = (abs(x[0]) - APART) ** 2 + x[1] ** 2
         pm.Potential("modes", -squares / (2 * pt.switch(x[0] < 0, 0.1, 0.5) ** 2))
-    settings = SHORT | {"tuning": 1_000, "energy_variance": 1e-3}
-    found = pb.sample(modes, engine="mile", progress=False, spread=3.0, **settings).chains
-    narrow = found.values[:, 0, 0] < 0
-    step_sizes = found.statistics["step_size"]
+    settings = SHORT | {"tuning": 1_000, "energy_variance": 1e-3, "decoherence": 0.5}
+    found = drawn(modes, "mile", spread=3.0, **settings)
+    assert found.tuned["length"] == pytest.approx(0.5 * np.sqrt(2))
+    narrow = found.chains.values[:, 0, 0] < 0
+    step_sizes = found.chains.statistics["step_size"]
     assert 0 < narrow.sum() < len(narrow)
     assert (step_sizes == step_sizes[:, :1]).all()
     assert step_sizes[narrow].max() < 0.5 * step_sizes[~narrow].min()
