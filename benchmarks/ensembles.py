@@ -21,7 +21,13 @@ import numpy as np
 
 # Starts as the peer's, about one over the root of the width, and as many steps.
 LONG = {"tuning": 40_000, "spread": 0.25, "descent": 500, "descent_rate": 1e-3}
-CHAINS = {"mile": {}, "mile, 5e-4": {"energy_variance": 5e-4}, "mile, long": LONG}
+FAR = {"decoherence": 1.0}
+CHAINS = {
+    "mile": {},
+    "mile, long": LONG,
+    "mile, decoherence 1": FAR,
+    "mile, decoherence 1, long": FAR | LONG,
+}
 FITS = {"modes": {"guide": "map"}, "ADVI": {}}
 MEMBERS, DRAWS, PEER = 10, 200, "bde"
 
