@@ -17,9 +17,9 @@ import yaml
 
 ROOT = Path(__file__).parents[1]
 PAGES = ["start", "scikit_learn", "own_data"]
-TASKS = ["own_prior", "change_settings", "compare_priors", "check_fit", "any_model"]
-TASKS += ["predict_rows"]
-"""Pages of one task each, whose blocks run in order in one folder."""
+FILES = ["own_prior", "change_settings", "compare_priors", "check_fit", "predict_rows"]
+TASKS = [*FILES, "any_model"]
+"""Pages of one task each, whose blocks run in order in one folder; the first have a YAML file."""
 
 
 def python_blocks(page):
@@ -168,7 +168,7 @@ def shortened(text):
     return text.replace("pb.sample(model", "pb.sample(model, chains=2, draws=20, tuning=100")
 
 
-@pytest.mark.parametrize("page", TASKS)
+@pytest.mark.parametrize("page", FILES)
 def test_files_of_pages_of_tasks_are_experiments(page, tmp_path, monkeypatch, registries):
     from pmbnn.experiment.load import load_experiment
 

@@ -5,9 +5,9 @@ draw for the longest trajectory. Kernel and warm-up are those of blackjax; each 
 by itself.
 
 A trajectory with a large energy error is a divergence. Divergences are counted and do not end a
-chain; they also occur at the edge of a support, where the density is zero. A trajectory that ends
-at a position or a log-density that is NaN marks the chain as broken: the kernel would treat such
-places as impossible.
+chain, but chains with many are not said to have converged. Those at the edge of a support, where
+the density is zero, do no harm. A trajectory that ends at a position or a log-density that is
+NaN marks the chain as broken: the kernel would treat such places as impossible.
 
 References
 ----------
@@ -32,6 +32,10 @@ from pmbnn.inference.samplers.chains import Chains, Tuning, chain_keys, find_sta
 from pmbnn.inference.samplers.settings import Nuts
 from pmbnn.inference.xla.compile import compiler_options, shared
 
+LARGEST_SHARE = 1 / 400
+"""Largest share of trajectories that diverge of chains that agree. On a Gaussian process of
+posteriordb, chains with three times as many agreed on a standard deviation that was 10 % off."""
+
 
 class State(NamedTuple):
     """State of a chain.
@@ -44,8 +48,8 @@ class State(NamedTuple):
         Length of a leapfrog step, and the diagonal of the inverse mass matrix, ``(size,)``.
     warm_up_steps
         Leapfrog steps of the warm-up.
-    draws
-        Number of draws so far.
+    draws, divergences
+        Number of draws so far, and of those whose trajectories diverged within the support.
     """
 
     walk: HMCState
@@ -53,6 +57,7 @@ class State(NamedTuple):
     inverse_mass: jax.Array
     warm_up_steps: jax.Array
     draws: jax.Array
+    divergences: jax.Array
 
 
 class Draw(NamedTuple):
@@ -98,7 +103,8 @@ def init(start_key, key, around, log_density: Callable, size: int, settings: Nut
         jnp.asarray(tuned[name], dtype) for name in ("step_size", "inverse_mass_matrix")
     )
     n_steps = history.info.num_integration_steps.sum()
-    return State(walk, step_size, inverse_mass, n_steps, jnp.zeros((), jnp.int32))
+    zero = jnp.zeros((), jnp.int32)
+    return State(walk, step_size, inverse_mass, n_steps, zero, zero)
 
 
 def build_kernel(settings: Nuts) -> Callable[..., tuple[State, Draw]]:
@@ -130,7 +136,9 @@ def build_kernel(settings: Nuts) -> Callable[..., tuple[State, Draw]]:
         ends = (walk, info.trajectory_leftmost_state, info.trajectory_rightmost_state)
         is_nan = [jnp.isnan(end.logdensity) | jnp.isnan(end.position).any() for end in ends]
         draw = Draw(walk.position, statistics, jnp.stack(is_nan).any())
-        return state._replace(walk=walk, draws=state.draws + 1), draw
+        is_at_edge = jnp.stack([jnp.isneginf(end.logdensity) for end in ends]).any()
+        divergences = state.divergences + (info.is_divergent & ~is_at_edge)
+        return state._replace(walk=walk, draws=state.draws + 1, divergences=divergences), draw
 
     return kernel
 
@@ -179,7 +187,14 @@ class NutsSampler:
             "step_size": float(np.median(state.step_size)),
             "warm_up_steps": float(np.mean(state.warm_up_steps)),
         }
-        return Tuning(~np.asarray(is_tuned), values)
+        divergences, draws = int(np.sum(state.divergences)), int(np.sum(state.draws))
+        doubt = ""
+        if divergences > LARGEST_SHARE * draws:
+            doubt = (
+                f"{divergences:,} of {draws:,} trajectories diverged, and draws may lack a narrow "
+                "part of the posterior: raise `target_acceptance`"
+            )
+        return Tuning(~np.asarray(is_tuned), values, doubt)
 
 
 def _chains(draws: Draw) -> Chains:

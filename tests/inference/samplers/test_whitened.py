@@ -175,3 +175,14 @@ def test_very_many_variables_have_scales_of_their_own():
     z = drawn.chains.merged / scale
     assert np.abs(z.mean(axis=0) - 3).max() < 0.2
     np.testing.assert_allclose(z.std(axis=0), 1, rtol=0.15)
+
+
+def test_a_funnel_whose_trajectories_diverge_is_not_said_to_converge():
+    """Chains that agree, without the narrow part that they cannot enter."""
+    with pm.Model() as model:
+        scale = pm.Normal("scale", 0, 3)
+        pm.Normal("x", 0, pt.exp(scale), shape=4)
+    options = {"draws": 200, "doublings": 0, "progress": False}
+    drawn = pb.sample(model, engine="nuts", target_acceptance=0.6, **options)
+    assert drawn.status == "undecided"
+    assert "trajectories diverged" in drawn.reason
