@@ -265,7 +265,7 @@ def sample(
     """
     if not isinstance(model, pm.Model):
         raise TypeError(f"`model` must be a pm.Model, got {type(model).__name__}.")
-    engine = engine or _engine_for(model)
+    engine = _engine_for(model) if engine is None else engine
     if engine not in SAMPLING:
         raise must_be_one_of("engine", SAMPLING, engine)
     if engine == "nuts" and parts_of(model) is None:
@@ -280,7 +280,7 @@ def sample(
         known = model_values(model), compared_functions(model)
         identity = f"{engine}/{sampling.seed}"
         if parts_of(model) is None and engine in WHITENED:
-            start = density.flat.layout.ravel(model.initial_point())
+            start = density.flat.layout.ravel(model.initial_point(sampling.seed))
             samples = sample_whitened(density, sampling, *known, start, identity=identity)
         else:
             sampler = build_sampler(density, sampling)
