@@ -67,6 +67,14 @@ def test_wrong_moments(posteriordb, scale, shift, is_right):
     assert found.spread == pytest.approx(abs(scale - 1), abs=0.05)
 
 
+@pytest.mark.parametrize(("shift", "is_right"), [(0.1, True), (0.4, False)])
+def test_guides_are_judged_by_their_means(posteriordb, shift, is_right):
+    rng = np.random.default_rng(1)
+    draws = {"x": shift + 0.2 * independent(rng)["x"]}
+    within = posteriordb.GUIDE_MEAN, np.inf
+    assert posteriordb.compare(draws, independent(rng), *within).is_right == is_right
+
+
 def test_the_worst_parameter_counts(posteriordb):
     rng = np.random.default_rng(2)
     reference = {name: independent(rng)["x"] for name in "abc"}
