@@ -130,7 +130,7 @@ def largest_ratio(draws: np.ndarray) -> float:
     if draws.shape[1] > LARGEST_MATRIX:
         variances = draws.var(axis=0)
     else:
-        variances = np.linalg.eigvalsh(np.cov(draws.T))
+        variances = np.linalg.eigvalsh(np.atleast_2d(np.cov(draws.T)))
     return float(np.exp(np.abs(np.log(variances.clip(FLATTEST))).max()))
 
 

@@ -165,6 +165,16 @@ def test_a_funnel_has_no_mode_and_is_sampled():
     assert drawn.sample()["tau"].mean() == pytest.approx(3.6, abs=0.35)
 
 
+def test_a_single_variable():
+    with pm.Model() as model:
+        pm.Normal("x", 1e6, 1e3)
+    drawn = pb.sample(model, progress=False)
+    assert drawn.status == "converged"
+    x = drawn.sample()["x"]
+    assert x.mean() == pytest.approx(1e6, abs=100)
+    assert x.std() == pytest.approx(1e3, rel=0.06)
+
+
 @pytest.mark.slow
 def test_very_many_variables_have_scales_of_their_own():
     """Too many for a covariance matrix; one variable lies far out in its units."""
