@@ -109,7 +109,7 @@ def _reasons(flat: FlatModel, name: str, graph, data, points, dtype: str) -> Ite
 
     def total(at):
         value = compute(at, *arrays)[0]
-        return value.sum(), value
+        return jnp.sum(value), value
 
     value_and_gradient = jax.jit(jax.value_and_grad(total, has_aux=True))
     for point in points:

@@ -47,6 +47,10 @@ WELL_SCALED, NEARLY = 2.0, 16.0
 and in those whose draws give coordinates that are taken without another look."""
 
 
+FARTHEST = 1e100
+"""Draws beyond have no scale: their posterior is improper, and squares would overflow."""
+
+
 @dataclass(frozen=True, eq=False)
 class WhitenedDensity(LogDensity):
     """Log-density of coordinates z of the flat vector; `whitened` makes one.
@@ -119,10 +123,13 @@ def sample_whitened(
         if is_last or walk.chains.too_many_broken:
             break
         z = walk.chains.whole.merged.astype(np.float64)
+        vectors = coordinates.vector(z)
+        if max(np.abs(z).max(), np.abs(vectors).max()) > FARTHEST:
+            break
         ratio = largest_ratio(z)
         if ratio <= WELL_SCALED:
             break
-        coordinates = Coordinates.of_draws(coordinates.vector(z))
+        coordinates = Coordinates.of_draws(vectors)
         sampler = replace(sampler, density=replace(sampler.density, coordinates=coordinates))
         is_last = ratio <= NEARLY or attempt == ATTEMPTS - 2
     samples = sample_posterior(

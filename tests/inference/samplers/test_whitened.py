@@ -165,6 +165,19 @@ def test_a_funnel_has_no_mode_and_is_sampled():
     assert drawn.sample()["tau"].mean() == pytest.approx(3.6, abs=0.35)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["nuts", "mclmc", "mams"])
+def test_chains_that_nothing_keeps_are_not_said_to_converge(engine):
+    """Two classes that a line separates: the likelihood rises up to infinity."""
+    x = np.array([-2.0, -1.0, 1.0, 2.0])
+    with pm.Model() as model:
+        b = pm.Flat("b", shape=2)
+        pm.Bernoulli("y", pm.math.sigmoid(b[0] * x + b[1]), observed=x > 0)
+    drawn = pb.sample(model, engine=engine, doublings=0, progress=False)
+    assert drawn.status != "converged"
+    assert "improper" in drawn.reason
+
+
 def test_a_single_variable():
     with pm.Model() as model:
         pm.Normal("x", 1e6, 1e3)
