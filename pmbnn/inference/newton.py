@@ -283,7 +283,9 @@ def variance_ratios(
     """The diagonal of Σ H, which is one at the optimum for independent and for all variables.
 
     It is estimated as -E_q[(x - μ) ∘ ∇ log p] (Bonnet's theorem), with the same of a normal
-    distribution as control variate. Variances of guides of low rank have another optimum.
+    distribution as control variate. With all covariances Σ H is the identity in any coordinates;
+    it is that of the coordinates of the root then.
+    Variances of guides of low rank have another optimum.
 
     Parameters
     ----------
@@ -296,12 +298,16 @@ def variance_ratios(
     root
         As `conjugate_gradients` takes it.
     """
-    inverse = np.linalg.inv(root)
-    curvature = inverse.T @ inverse
-    rest = -offsets * (at.gradients + offsets @ curvature)
+    inverse, gradients = np.linalg.inv(root), at.gradients
+    if covariance.ndim == 1:
+        curvature = inverse.T @ inverse
+        exact = covariance * np.diagonal(curvature)
+    else:  # in coordinates by the root, as large elements of the curvature would cancel
+        offsets, gradients = offsets @ inverse.T, gradients @ root
+        curvature = np.eye(len(root))
+        exact = np.diagonal(inverse @ covariance @ inverse.T)
+    rest = -offsets * (gradients + offsets @ curvature)
     pairs = rest.reshape(len(rest) // 2, 2, -1).mean(axis=1)
-    diagonal = np.diagonal(curvature)
-    exact = covariance * diagonal if covariance.ndim == 1 else (covariance * curvature).sum(axis=1)
     return Ratios(exact + pairs.mean(axis=0), pairs.std(axis=0) / np.sqrt(len(pairs)))
 
 
