@@ -138,7 +138,7 @@ def well_formed(html):
 ROOMS = ("data", "inference", "prediction", "experiment", "results", "estimators")
 
 INSIDE = {"RawRows", "GraphKey", "Walk", "Curve", "Moments", "NormalComponents", "UserImage"}
-INSIDE |= {"StudentTComponents", "StoredRanks"}
+INSIDE |= {"StudentTComponents", "StoredRanks", "Landscape", "Expectations", "Polished"}
 """Classes with arrays that no public function returns, nor an attribute of what it returns."""
 
 
