@@ -4,8 +4,9 @@ Run: ``uv run python benchmarks/posteriordb.py --folder RUNS`` (hours of one cor
 the folder are not repeated, and the table is written anew after each). PMBNN_DATA must name a
 folder with ``posteriordb``. Every method runs with its default settings on every posterior, in a
 process of its own on one core with empty caches; guides give 10,000 draws, nutpie runs four chains
-one after the other. Times go from the model to draws of its variables, with compilation; those of a
-second run in the same process, with another seed, stand beside them.
+one after the other, and ``pymc_advi`` is PyMC's own ``pm.fit``. Times go from the model to draws of
+its variables, with compilation; those of a second run in the same process, with another seed, stand
+beside them.
 
 Means and standard deviations of all parameters are compared with those of the reference draws.
 Samplers are right if means are within 0.05 reference standard deviations and standard deviations
@@ -32,8 +33,9 @@ from typing import NamedTuple
 import measuring
 import numpy as np
 
-GUIDES, SAMPLERS, PEER = ("mean_field", "full_rank"), ("mclmc", "nuts"), "nutpie"
-METHODS = (*SAMPLERS, *GUIDES, PEER)
+SAMPLERS, GUIDES = ("mclmc", "nuts"), ("mean_field", "full_rank")
+PEER, PEER_GUIDE = "nutpie", "pymc_advi"
+METHODS = (*SAMPLERS, *GUIDES, PEER, PEER_GUIDE)
 
 MEAN, SPREAD, ERRORS = 0.05, 0.03, 3.0
 """Tolerances: of means in reference standard deviations, of standard deviations relative to the
@@ -144,7 +146,8 @@ def run(posterior: str, method: str, folder: Path) -> None:
     signal.signal(signal.SIGXCPU, _stop)
     listed = models.posteriors()[posterior]
     model, names = models.build(listed), list(models.reference_draws(listed))
-    draw = by_nutpie(model) if method == PEER else by_pmbnn(model, method)
+    peers = {PEER: by_nutpie, PEER_GUIDE: by_pymc}
+    draw = peers[method](model) if method in peers else by_pmbnn(model, method)
     (status, reason, arrays), cold = timed(lambda: draw(0))
     kept = Run(status, reason, cold, None, commit())
     path, draws = file_of(folder, posterior, method), models.scalars(arrays, names)
@@ -199,6 +202,19 @@ def by_nutpie(model) -> Callable[[int], tuple[str, str, Draws]]:
         return "", f"largest R-hat {rhat:.3f}, {divergent} divergent draws", arrays
 
     return sample
+
+
+def by_pymc(model) -> Callable[[int], tuple[str, str, Draws]]:
+    """The same of PyMC's mean-field ADVI, which has no status either."""
+    import pymc as pm
+
+    def fit(seed: int):
+        fitted = pm.fit(model=model, random_seed=seed, progressbar=False)
+        posterior = fitted.sample(DRAWS, random_seed=seed)["posterior"]
+        reason = f"mean ELBO of the last tenth {-fitted.hist[-len(fitted.hist) // 10 :].mean():.1f}"
+        return "", reason, {name: posterior[name].values for name in posterior}
+
+    return fit
 
 
 def commit() -> str:
@@ -304,7 +320,8 @@ def rows_of(folder: Path, names, methods) -> Iterator[Row]:
             if (path := file_of(folder, name, method)).exists():
                 run, draws = load(path)
                 has_draws = bool(draws) and min(v.size for v in draws.values()) > 0
-                within = (GUIDE_MEAN, np.inf) if method in GUIDES else (MEAN, SPREAD)
+                is_guide = method in (*GUIDES, PEER_GUIDE)
+                within = (GUIDE_MEAN, np.inf) if is_guide else (MEAN, SPREAD)
                 found = compare(draws, reference, *within) if has_draws else None
                 yield Row(name, method, run, found)
 
