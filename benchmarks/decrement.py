@@ -1,6 +1,6 @@
 """Whether Newton's decrement can tell if a fit of a network has converged.
 
-Run: ``uv run python benchmarks/decrement.py`` (five minutes of one core). The 2-5-5-2 network is
+Run: ``uv run python benchmarks/decrement.py`` (three minutes of one core). The 2-5-5-2 network is
 fitted to 700 moons six times under each of six pairs of priors, as in ``experiments/trust.yaml``.
 Of the best fit: how far the means of the guide are from those of highest ELBO, in its standard
 deviations, and the gain of the ELBO that is left. Both are known where the curvature of the ELBO in
