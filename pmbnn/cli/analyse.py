@@ -58,6 +58,14 @@ def baselines(
             metavar="NAME", help="Name of the published method [default: the file's name]."
         ),
     ] = "",
+    network: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="Compare this combination, e.g. prior=normal; may be repeated "
+            "[default: the one chosen by held-out rows].",
+        ),
+    ] = None,
     trust_plugins: TrustPlugins = False,
 ) -> None:
     """Fit baseline models on the splits of stored cells: one table with both, baselines.csv.
@@ -65,7 +73,9 @@ def baselines(
     Logistic or ridge regression, a random forest and a Gaussian process (up to 3,000 rows), of
     scikit-learn. The networks' combination is chosen on each data seed, by its held-out training
     rows and by ELBO. paired_baselines.csv has the paired differences between the first and every
-    method on the same data seeds, and whether the network is better, worse or undecided.
+    method on the same data seeds, and whether the network is better, worse or undecided. A
+    combination that you named before you saw results, also a sampled one, takes its place by
+    --network.
 
     Published results of each split are paired in the same way: those of a file, and those that
     the experiment's table of published numbers names.
@@ -83,10 +93,15 @@ def baselines(
             raise must_be_one_of("--methods", [*KEYS, "none"], key)
     splits = [] if published is None else read_splits(published, name, setting="--published")
     for folder in dict.fromkeys(folders):
-        _baselines(folder, keys, splits)
+        _baselines(folder, keys, splits, network or [])
 
 
-def _baselines(folder: Path, keys: Sequence[str], splits: "Sequence[PublishedMethod]") -> None:
+def _baselines(
+    folder: Path,
+    keys: Sequence[str],
+    splits: "Sequence[PublishedMethod]",
+    network: Sequence[str],
+) -> None:
     from pmbnn.cli.tables import baselines_tables
     from pmbnn.compare.baselines import make_baselines, write_baselines
     from pmbnn.compare.published_splits import stored_splits
@@ -101,12 +116,15 @@ def _baselines(folder: Path, keys: Sequence[str], splits: "Sequence[PublishedMet
         # Forests on large sets take minutes each: a log shows progress too.
         on_progress = status.update if console.is_terminal else partial(typer.echo, err=True)
         tables = make_baselines(
-            stored.results, stored.records, keys, [*published, *splits], on_progress
+            stored.results, stored.records, keys, [*published, *splits], on_progress, network
         )
     if tables.means.empty:
         raise ResultsError(f"The folder `{folder}` has no cell with results.")
     if tables.paired.empty:
-        typer.echo("Nothing is paired: no cell has a score of held-out rows.", err=True)
+        typer.echo(
+            "Nothing is paired: no cell has a score of held-out rows, and `--network` names none.",
+            err=True,
+        )
     for table in baselines_tables(stored.name, tables.means, tables.paired):
         console.print(table)
     _write(stored, lambda: write_baselines(stored.results, tables))

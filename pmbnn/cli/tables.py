@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pmbnn.compare.agreement import KINDS, Kind
-from pmbnn.compare.baselines import CHOSEN, metric_columns, row_caveats, tally
+from pmbnn.compare.baselines import metric_columns, row_caveats, tally
 from pmbnn.compare.claims import ALL, CLAIMS, HYPERPRIORS, KEYS, unit_of_measure
 from pmbnn.compare.contrasts import COLUMN
 from pmbnn.compare.diff import Diff
@@ -538,12 +538,13 @@ def grid_end_lines(claims: pd.DataFrame) -> Iterator[str]:
 
 def baselines_tables(name: str, means: pd.DataFrame, paired: pd.DataFrame) -> Iterator[Table]:
     """Means and paired differences of each data set, and counts over several data sets."""
+    has_several = not paired.empty and paired["data"].nunique() > 1
     for data, rows in means.groupby("data", sort=False):
         yield means_table(f"{name}, {data}", rows.dropna(axis=1, how="all"))
         differences = paired if paired.empty else paired[paired["data"] == data]
         if not differences.empty:
-            yield _paired_table(f"{name}, {data}", differences)
-    if not paired.empty and paired["data"].nunique() > 1:
+            yield _paired_table(f"{name}, {data}", differences, has_several)
+    if has_several:
         yield tally_table(name, paired)
 
 
@@ -562,8 +563,8 @@ def means_table(title: str, means: pd.DataFrame) -> Table:
     return make_table(title, ["method", *right], rows, right, caption)
 
 
-def _paired_table(title: str, paired: pd.DataFrame) -> Table:
-    """Differences of the chosen network and every other method on the same data seeds."""
+def _paired_table(title: str, paired: pd.DataFrame, has_holm: bool) -> Table:
+    """Differences of a network and every other method on the same data seeds."""
     rows = []
     for row in paired.to_dict("records"):
         rows.append(
@@ -572,12 +573,14 @@ def _paired_table(title: str, paired: pd.DataFrame) -> Table:
                 number_text(row["difference"], row["se"], signed=True),
                 interval_text(row["low"], row["high"]),
                 number_text(row["p_value"], digits=2),
+                *([number_text(row["p_holm"], digits=2)] if has_holm else []),
                 f"{row['ahead']}/{row['level']}/{row['behind']}",
                 verdict_text(row["verdict"]),
             ]
         )
-    title = f"{title}: {CHOSEN} less other methods, below zero it is better"
-    right = ["seeds", "difference", "95 % interval", "p", "ahead/level/behind", "verdict"]
+    title = f"{title}: {paired['network'].iloc[0]} less other methods, below zero it is better"
+    p_values = ["p", "p, Holm"] if has_holm else ["p"]
+    right = ["seeds", "difference", "95 % interval", *p_values, "ahead/level/behind", "verdict"]
     return make_table(title, ["method", "metric", *right], rows, right)
 
 

@@ -9,18 +9,20 @@ forest, and a Gaussian process, all of scikit-learn. Each is fitted on the train
 set as the cells saw them, and evaluated on its test rows by the same metrics.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from pmbnn.compare.intervals import interval_verdict, t_interval
+from pmbnn.compare.intervals import holm, interval_verdict, t_interval
 from pmbnn.compare.published_splits import PublishedMethod
+from pmbnn.core.errors import ConfigError
 from pmbnn.data import DataError
 from pmbnn.data.arrays import Dataset
-from pmbnn.experiment.cells import LOCATIONS, file_label
+from pmbnn.experiment.cells import LOCATIONS, Cell, file_label
+from pmbnn.experiment.selection import select_cells
 from pmbnn.models.likelihoods import NormalComponents
 from pmbnn.prediction.density import Mixture, summarise
 from pmbnn.prediction.metrics import classification_metrics, metrics_of
@@ -60,6 +62,9 @@ CHOSEN = "network chosen by held-out rows"
 BY_ELBO = "network chosen by ELBO"
 """Methods that stand for the cells, a combination chosen on each data seed."""
 
+NAMED_NETWORK = "network named beforehand"
+"""The method that stands for them instead, if the user names a combination."""
+
 CHOSEN_KIND, SINGLE, BASELINE, PUBLISHED = (
     "chosen network", "combination", "baseline", "published",
 )  # fmt: skip
@@ -80,13 +85,13 @@ VERDICTS = (BETTER, EQUIVALENT, UNDECIDED, WORSE)
 both score the same on every data seed, the interval holds zero, it is above; there is none."""
 
 PAIRED_COLUMNS = (
-    "data", "method", "kind", "metric", "seeds", "difference", "se", "low", "high", "p_value",
-    "ahead", "level", "behind", "verdict", "overlap",
+    "data", "network", "method", "kind", "metric", "seeds", "difference", "se", "low", "high",
+    "p_value", "p_holm", "ahead", "level", "behind", "verdict", "overlap",
 )  # fmt: skip
-"""Of every method that the chosen network is paired with, the network less the method: mean over
-data seeds, standard error, 95 % interval and p-value; the number of data seeds on which the
-network is ahead, level and behind; the verdict; and the overlap of the data seeds, for which errors
-and intervals are corrected."""
+"""Of every method that a network is paired with, the network less the method: mean over data seeds,
+standard error, 95 % interval and p-value, without and with Holm's correction for the number of data
+sets; the number of data seeds on which the network is ahead, level and behind; the verdict; and the
+overlap of the data seeds, for which errors and intervals are corrected."""
 
 
 class Method(NamedTuple):
@@ -119,6 +124,7 @@ def make_baselines(
     models: Collection[str] = KEYS,
     published: Sequence[PublishedMethod] = (),
     on_progress: Callable[[str], None] = lambda message: None,
+    network: Sequence[str] = (),
 ) -> Baselines:
     """Networks, baseline models and published methods on every data set.
 
@@ -132,9 +138,14 @@ def make_baselines(
         Methods with published results, of which those on data seeds of the cells count.
     on_progress
         Called with what is fitted next.
+    network
+        Conditions ``KEY=VALUE`` that one combination on each data set meets (see `select_cells`):
+        it is paired with all others then. By default combinations are chosen by held-out rows.
 
     Raises
     ------
+    ConfigError
+        If a condition is wrong, or several combinations on a data set meet all.
     DataError
         If a data set is no longer available, or has several targets and a baseline model is to be
         fitted; or if a published method has no split in common.
@@ -142,17 +153,21 @@ def make_baselines(
     usable = valid_cells([r for r in records if r.results and r.predictive in SHOWN])
     by_data = grouped(usable, lambda record: record.cell.without_seeds.dataset)
     _check_common(published, list(by_data.values()))
+    named = set(select_cells([r.cell for r in usable], network, "--network")) if network else None
     means, paired = [], []
     for number, (dataset, label) in enumerate(distinct_names(by_data, dataset_label).items(), 1):
         cells = by_data[dataset]
         overlap = max(record.overlap for record in cells)
         place = f"{label} ({number} of {len(by_data)})"
-        singles = _combinations(cells)
+        by_title = _by_title(cells)
+        singles = {title: _by_seed(group) for title, group in by_title.items()}
         # Sampled cells have no ELBO, and of improper and tempered posteriors it says nothing.
         with_elbo = [r for r in cells if bounds_evidence(r) and not r.cell.is_sampled]
+        singles_with_elbo = {t: _by_seed(group) for t, group in _by_title(with_elbo).items()}
         methods = [
+            *(() if named is None else _named(label, by_title, named)),
             _chosen(CHOSEN, singles, RANKED_BY),
-            _chosen(BY_ELBO, _combinations(with_elbo), "elbo", sign=-1),
+            _chosen(BY_ELBO, singles_with_elbo, "elbo", sign=-1),
             *_baselines(results, cells, models, lambda m, at=place: on_progress(f"{at}, {m}")),
             *(Method(p.name, PUBLISHED, _published_scores(p, cells)) for p in published),
             *(Method(title, SINGLE, scores) for title, scores in singles.items()),
@@ -161,7 +176,10 @@ def make_baselines(
         shown = SHOWN[cells[0].predictive]
         means += [{"data": label} | _mean_row(method, shown, overlap) for method in methods]
         paired += [{"data": label} | row for row in _paired_rows(methods, overlap)]
-    return Baselines(pd.DataFrame(means), pd.DataFrame(paired, columns=PAIRED_COLUMNS))
+    table = pd.DataFrame(paired, columns=PAIRED_COLUMNS)
+    tests = table.groupby(["method", "metric"])["p_value"]
+    table["p_holm"] = tests.transform(holm)
+    return Baselines(pd.DataFrame(means), table)
 
 
 def write_baselines(results: Results, baselines: Baselines) -> list[str]:
@@ -196,7 +214,9 @@ def read_baselines(results: Results) -> Baselines:
         )
     if len(means):
         means["combination"] = means["combination"].fillna("")
-    return Baselines(means, paired.reindex(columns=PAIRED_COLUMNS))
+    paired = paired.reindex(columns=PAIRED_COLUMNS)
+    paired["network"] = paired["network"].fillna(CHOSEN)  # files of earlier versions
+    return Baselines(means, paired)
 
 
 def metric_columns(means: pd.DataFrame) -> list[str]:
@@ -219,21 +239,21 @@ def tally(paired: pd.DataFrame) -> pd.DataFrame:
 # Networks
 
 
-def _combinations(records: Iterable[CellRecord]) -> dict[str, pd.DataFrame]:
-    """Results by data seed of records that differ in seeds only.
+def _by_title(records: Iterable[CellRecord]) -> dict[str, list[CellRecord]]:
+    """Records of each combination, which differ in seeds only.
 
-    They are named by prior, hyperprior and what else sets them apart. Results are means over the
-    fits of a data seed; the columns of `CAVEATS` are the share of these fits.
+    They are named by prior, hyperprior and what else sets them apart.
     """
     groups = group_by_settings(records)
     cells = [replace(group[0].cell.without_seeds, dataset=None) for group in groups]
     by_title: dict[str, list[CellRecord]] = {}
     for title, group in zip(distinct(cells, fit_title), groups, strict=True):
         by_title.setdefault(title, []).extend(group)
-    return {title: _by_seed(group) for title, group in by_title.items()}
+    return by_title
 
 
 def _by_seed(records: Sequence[CellRecord]) -> pd.DataFrame:
+    """Results by data seed: means over its fits; of `CAVEATS`, the share of these fits."""
     seeds = pd.Index([record.cell.data_seed for record in records], name=SEED)
     rows = [
         record.results
@@ -254,6 +274,31 @@ def _chosen(
     chosen = values.idxmin(axis=1).sort_index()
     scores = pd.DataFrame({seed: candidates[title].loc[seed] for seed, title in chosen.items()}).T
     return Method(name, CHOSEN_KIND, scores, _times(chosen))
+
+
+def _named(
+    label: str, by_title: Mapping[str, Sequence[CellRecord]], named: Set[Cell]
+) -> Iterator[Method]:
+    """The combination whose cells were named; none on a data set without one.
+
+    Raises
+    ------
+    ConfigError
+        If there are several.
+    """
+    titles = [
+        title
+        for title, group in by_title.items()
+        if named.intersection(record.cell for record in group)
+    ]
+    if len(titles) > 1:
+        raise ConfigError(
+            f"`--network` must leave one combination on each data set, got {len(titles)} on "
+            f"{label}: {'; '.join(titles)}."
+        )
+    for title in titles:
+        scores = _by_seed(by_title[title])
+        yield Method(NAMED_NETWORK, CHOSEN_KIND, scores, f"{title} ({len(scores)})")
 
 
 def _times(chosen: pd.Series) -> str:
@@ -350,29 +395,32 @@ def row_caveats(row: Mapping[str, Any]) -> list[str]:
 
 
 def _paired_rows(methods: Sequence[Method], overlap: float) -> Iterator[dict[str, Any]]:
-    """Differences of the network chosen by held-out rows, less every other method."""
-    network = next((m for m in methods if m.name == CHOSEN and m.kind == CHOSEN_KIND), None)
+    """Differences of the named network, or the one chosen by held-out rows, less other methods."""
+    networks = {m.name: m for m in methods if m.kind == CHOSEN_KIND}
+    network = networks.get(NAMED_NETWORK, networks.get(CHOSEN))
     if network is None:
         return
     others = [m for m in methods if m is not network and m.kind != SINGLE]
-    for method in others + _nearest(network, methods):
-        row = {"method": method.name, "kind": method.kind, "overlap": overlap}
+    singles = [m for m in methods if m.kind == SINGLE and not m.scores.equals(network.scores)]
+    for method in others + (_nearest(network, singles) if network.name == CHOSEN else singles):
+        names = {"network": network.name, "method": method.name, "kind": method.kind}
         for metric, (result, sign) in PAIRED.items():
             if result in network.scores and result in method.scores:
                 # Rows are matched by data seed.
                 differences = sign * network.scores[result] - sign * method.scores[result]
-                yield row | {"metric": metric} | _difference(differences.dropna(), overlap)
+                found = _difference(differences.dropna(), overlap)
+                yield names | {"overlap": overlap, "metric": metric} | found
 
 
-def _nearest(network: Method, methods: Iterable[Method]) -> list[Method]:
+def _nearest(network: Method, singles: Iterable[Method]) -> list[Method]:
     """Combinations of lowest mean held-out score, without one that was chosen everywhere.
 
     Those that lack a score on some data seed are left out.
     """
     chosen = network.scores[RANKED_BY]
     means = []
-    for method in methods:
-        if method.kind == SINGLE and RANKED_BY in method.scores:
+    for method in singles:
+        if RANKED_BY in method.scores:
             scores = method.scores[RANKED_BY].reindex(chosen.index)
             if scores.notna().all() and not scores.equals(chosen):
                 means.append((scores.mean(), method))

@@ -88,6 +88,18 @@ def t_interval(differences: pd.Series | np.ndarray, overlap: float = 0.0) -> dic
     return {"seeds": seeds, "difference": mean, "se": error} | ends
 
 
+def holm(p_values: pd.Series) -> pd.Series:
+    """p-values of several tests, corrected for their number (Holm, 1979); NaN stays.
+
+    References
+    ----------
+    Holm (1979), A simple sequentially rejective multiple test procedure.
+    """
+    ascending = p_values.dropna().sort_values()
+    at_least = ascending * np.arange(len(ascending), 0, -1)
+    return at_least.cummax().clip(upper=1.0).reindex(p_values.index)
+
+
 def interval_verdict(low: float, high: float, margin: float = 0.0) -> str:
     """Where an interval of a less b lies: `BETTER`, `WORSE`, `EQUIVALENT`, or in none of the three.
 

@@ -11,7 +11,9 @@ _ABSENT = object()
 """Value under a key that the kind of a cell does not have."""
 
 
-def select_cells(cells: Sequence[Cell], conditions: Sequence[str]) -> list[Cell]:
+def select_cells(
+    cells: Sequence[Cell], conditions: Sequence[str], option: str = "--only"
+) -> list[Cell]:
     """Cells that meet every condition, in their order.
 
     Parameters
@@ -21,6 +23,8 @@ def select_cells(cells: Sequence[Cell], conditions: Sequence[str]) -> list[Cell]
         field (``dataset.seed``, ``predict.map.resolution``); a value is YAML, such as
         ``[5, 5]`` for ``network.hidden``; ``tune`` stands for every tuned scale, and a list of
         layers is named as in the tables, ``conv6x5.valid.tanh-flatten``.
+    option
+        Name of the option that has the conditions, for messages.
 
     Raises
     ------
@@ -31,24 +35,24 @@ def select_cells(cells: Sequence[Cell], conditions: Sequence[str]) -> list[Cell]
     for condition in conditions:
         key, equals, text = (part.strip() for part in condition.partition("="))
         if not (key and equals and text):
-            raise ConfigError(f"`--only` must be KEY=VALUE, got {show(condition)}.")
+            raise ConfigError(f"`{option}` must be KEY=VALUE, got {show(condition)}.")
         allowed.setdefault(key, []).append(text)
     kept = list(cells)
     for key, texts in allowed.items():
         values = {cell: value for cell in cells if (value := _value(cell, key)) is not _ABSENT}
         if not values:
-            raise must_be_one_of("--only", _keys(cells), key)
+            raise must_be_one_of(option, _keys(cells), key)
         matching: set[Cell] = set()
         for text in texts:
-            setting = parse_yaml(text, "`--only`")
+            setting = parse_yaml(text, f"`{option}`")
             setting = tuple(setting) if isinstance(setting, list) else setting
             matches = {cell for cell, value in values.items() if _is(value, text, setting)}
             if not matches:
-                raise must_be_one_of(f"--only {key}", map(_text, values.values()), text)
+                raise must_be_one_of(f"{option} {key}", map(_text, values.values()), text)
             matching |= matches
         kept = [cell for cell in kept if cell in matching]
     if not kept:
-        raise ConfigError(f"`--only` matches no cell: {' '.join(conditions)}.")
+        raise ConfigError(f"`{option}` matches no cell: {' '.join(conditions)}.")
     return kept
 
 

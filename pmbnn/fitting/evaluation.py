@@ -115,7 +115,6 @@ def evaluate(fitted: InferredCell, dataset: Dataset, predictor: Predictor) -> Ev
     }
     if chains:
         results["nll_mcse"] = jackknife_error(nll_without_each(chains, target))
-    if fitted.cell.is_ensemble:
         scores = [chain.log_score(target).mean() for chain in chains]
         results["member_nll"] = -float(np.mean(scores))
     further = evaluate_further(test, fitted, dataset, predictor)

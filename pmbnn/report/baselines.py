@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from pmbnn.compare.baselines import (
-    BY_ELBO,
     FILE,
     PAIRED_FILE,
     SINGLE,
@@ -179,7 +178,7 @@ def _lead(paired: pd.DataFrame) -> Iterator[str]:
 
 
 def _names(methods: pd.Series) -> str:
-    names = ["that chosen by ELBO" if method == BY_ELBO else str(method) for method in methods]
+    names = [str(method).replace("network chosen", "that chosen") for method in methods]
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 

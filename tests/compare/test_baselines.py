@@ -12,8 +12,17 @@ from typer.testing import CliRunner
 from pmbnn.cli import app
 from pmbnn.cli.tables import tally_table
 from pmbnn.compare import baselines
-from pmbnn.compare.baselines import BASELINES, BY_ELBO, CHOSEN, make_baselines, tally
+from pmbnn.compare.baselines import (
+    BASELINES,
+    BY_ELBO,
+    CHOSEN,
+    NAMED_NETWORK,
+    make_baselines,
+    tally,
+)
+from pmbnn.compare.intervals import holm
 from pmbnn.compare.published_splits import read_splits, stored_splits
+from pmbnn.core.errors import ConfigError
 from pmbnn.data import DataError
 from pmbnn.data.arrays import Dataset
 from pmbnn.data.splits import RandomSplit
@@ -124,8 +133,8 @@ BOTH = {
 """Held-out rows choose the second on the first data seed, and the first on the others."""
 
 
-def made(records, published=(), models=()):
-    found = make_baselines(None, records, models, published)
+def made(records, published=(), models=(), network=()):
+    found = make_baselines(None, records, models, published, network=network)
     return found.means.set_index("method"), found.paired.set_index(["method", "metric"])
 
 
@@ -166,6 +175,51 @@ def test_fits_of_a_cell_count_by_their_mean():
     means, _ = made([*twice, cell("laplace", 0, 0.4, -1, 7.0, inference=fits[0])])
     assert means.loc[CHOSEN, "nll"] == 7.0
     assert means.loc["normal × half-normal", ["nll", "seeds"]].tolist() == [2.0, 1]
+
+
+def test_a_network_that_was_named_beforehand_is_paired_with_all_others():
+    sampled = [
+        cell("normal", s, None, None, 1.0 + s, inference={"engine": "mclmc", "seed": 0})
+        for s in range(3)
+    ]
+    named = ["prior=normal", "inference.engine=mclmc"]
+    means, paired = made([*cells(**BOTH), *sampled], network=named)
+    network = means.loc[NAMED_NETWORK]
+    assert network["combination"] == "normal × half-normal, MCLMC (3)"
+    assert network["nll"] == 2.0
+    assert set(paired["network"]) == {NAMED_NETWORK}
+    others = set(paired.index.get_level_values("method"))
+    combinations = {"normal × half-normal", "Laplace × half-normal"}
+    assert others == {CHOSEN, BY_ELBO} | combinations
+    row = paired.loc[("Laplace × half-normal", "nll")]
+    assert row["difference"] == pytest.approx(np.mean([1.0 - 1.8, 2.0 - 2.5, 3.0 - 2.6]))
+
+
+def test_a_named_network_is_one_combination():
+    with pytest.raises(ConfigError, match=r"`--network` must leave one .* got 2 on .*houses"):
+        made(cells(**BOTH), network=["hyperprior=half_normal"])
+    with pytest.raises(ConfigError, match="`--network prior` must be one of"):
+        made(cells(**BOTH), network=["prior=cauchy"])
+
+
+def test_p_values_are_corrected_for_the_number_of_data_sets():
+    others = [
+        cell(prior, seed, score, -1, nll, dataset=OWN | {"file": f"{name}.csv.gz", "seed": seed})
+        for name, spread in (("a", 0.1), ("b", 0.3))
+        for seed in range(3)
+        for prior, score, nll in (("normal", 1, 1.0), ("laplace", 2, 2.0 + spread * seed))
+    ]
+    _, paired = made([*cells(**BOTH), *others])
+    tests = paired.loc[("Laplace × half-normal", "nll")].sort_values("p_value")
+    smallest, middle, largest = tests["p_value"]
+    expected = np.maximum.accumulate([3 * smallest, 2 * middle, largest])
+    assert tests["p_holm"].tolist() == pytest.approx(np.minimum(expected, 1))
+
+
+def test_holm_by_hand():
+    corrected = holm(pd.Series([0.03, np.nan, 0.01, 0.04], list("abcd")))
+    assert corrected.dropna().to_dict() == pytest.approx({"a": 0.06, "c": 0.03, "d": 0.06})
+    assert np.isnan(corrected["b"])
 
 
 def test_differences_by_hand():

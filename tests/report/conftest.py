@@ -147,6 +147,7 @@ def make_baselines(data="moons, noise 0.4"):
     paired = [
         (
             data,
+            CHOSEN,
             method,
             methods[method],
             metric,
@@ -156,6 +157,7 @@ def make_baselines(data="moons, noise 0.4"):
             low,
             high,
             0.03,
+            0.06,
             2,
             0,
             0,
