@@ -183,22 +183,33 @@ def _evaluate_numbers(test: Density, fitted, dataset, predictor) -> dict[str, An
         further["map"] = _moments_over_plane(fitted, dataset, predictor)
     target = dataset.raw_targets(dataset.y_train)
     if not dataset.target_names:
-        return further | {"results": _target_results(training, target, curves)}
+        return further | {"results": _target_results(training, test, target, curves)}
     results, test_target = {}, dataset.raw_targets(dataset.y_test)
     for i, name in enumerate(dataset.target_names):
         values = metrics_of(test.of_target(i), test_target[:, i])
         del values["nll"]  # that of a row of targets is joint
         lines = [replace(curve, prediction=curve.prediction.of_target(i)) for curve in curves]
-        values |= _target_results(training.of_target(i), target[:, i], lines)
+        parts = training.of_target(i), test.of_target(i)
+        values |= _target_results(*parts, target[:, i], lines)
         results |= {f"{metric}_{name}": value for metric, value in values.items()}
     return further | {"results": results}
 
 
 def _target_results(
-    training: Density, target: np.ndarray, curves: Sequence[Curve]
+    training: Density, test: Density, target: np.ndarray, curves: Sequence[Curve]
 ) -> dict[str, float]:
-    """Results for one target, beside the metrics of its test rows."""
-    return {"train_rmse": metrics.rmse(training.mean, target)} | bands(curves) | gaps(curves)
+    """Results for one target, beside the metrics of its test rows.
+
+    ``epistemic_ratio`` is the mean epistemic standard deviation at the test rows over that at the
+    training rows: where test rows lie in a gap, how much more uncertain the network is there.
+    """
+    inside, outside = float(test.epistemic_sd.mean()), float(training.epistemic_sd.mean())
+    results = {
+        "train_rmse": metrics.rmse(training.mean, target),
+        "train_mean_epistemic_sd": outside,
+        "epistemic_ratio": inside / outside if outside > 0 else float("nan"),
+    }
+    return results | bands(curves) | gaps(curves)
 
 
 def bands(curves: Sequence[Curve]) -> dict[str, float]:

@@ -66,9 +66,13 @@ def both():
 
 def test_metrics_are_in_original_units(both):
     plain, other = (evaluation.results for evaluation, _ in both)
-    for name in ("rmse", "crps", "train_rmse", "mean_total_sd", "mean_epistemic_sd", "band_inside"):
+    sds = ("mean_total_sd", "mean_epistemic_sd", "train_mean_epistemic_sd", "band_inside")
+    for name in ("rmse", "crps", "train_rmse", *sds):
         assert other[name] == pytest.approx(SD * plain[name]), name
     assert other["nll"] == pytest.approx(plain["nll"] + np.log(SD))
+    assert other["epistemic_ratio"] == pytest.approx(plain["epistemic_ratio"])
+    ratio = plain["mean_epistemic_sd"] / plain["train_mean_epistemic_sd"]
+    assert plain["epistemic_ratio"] == pytest.approx(ratio)
     for name in ("coverage_50", "coverage_90", "coverage_95"):
         assert other[name] == plain[name]
     assert other["mean_at_1.5"] == pytest.approx(MEAN + SD * plain["mean_at_1.5"])
