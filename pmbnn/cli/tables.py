@@ -12,7 +12,7 @@ from rich.text import Text
 from pmbnn.compare.agreement import KINDS, Kind
 from pmbnn.compare.baselines import metric_columns, row_caveats, tally
 from pmbnn.compare.claims import ALL, CLAIMS, HYPERPRIORS, KEYS, unit_of_measure
-from pmbnn.compare.contrasts import COLUMN
+from pmbnn.compare.contrasts import COLUMN, VERDICT_TEXT
 from pmbnn.compare.diff import Diff
 from pmbnn.compare.scores import RANKING_SCORE_NAMES, rank_combinations, ranking_score
 from pmbnn.core.numbers import difference_text, interval_text, number_text
@@ -441,9 +441,11 @@ def contrasts_table(name: str, contrasts: pd.DataFrame) -> Table:
     exploratory = contrasts["exploratory"].any()
     kind = "exploratory: the experiment file names none" if exploratory else "named"
     title = f"{name}: contrasts ({kind}), first less second, thousandths of a nat"
-    numbers = dict(zip(COLUMN, ("reference", "ADVI", "ADVI less reference"), strict=True))
-    verdicts = {"posterior_verdict": "posterior says", "advi_verdict": "ADVI says"}
-    # Without sampled cells the posterior has no numbers and no verdict.
+    titles = "reference", "ADVI", "ADVI less reference", "ensemble"
+    numbers = dict(zip(COLUMN, titles, strict=True))
+    says = "posterior says", "ADVI says", "ensemble says"
+    verdicts = dict(zip(VERDICT_TEXT, says, strict=True))
+    # Without its cells a method has no numbers and no verdict.
     numbers = {name: text for name, text in numbers.items() if contrasts[name].notna().any()}
     verdicts = {name: text for name, text in verdicts.items() if contrasts[name].any()}
     rows = (

@@ -6,6 +6,9 @@ of each over data seeds has an interval, and all intervals of a table hold toget
 in which of three regions a whole interval lies, and nothing if it lies in none: one contrast that
 is decided and another that is not need not differ from each other.
 
+Ensembles of chains that keep to modes of their own are no draws of the posterior. Contrasts of them
+have columns and verdicts of their own, which are about the procedure.
+
 References
 ----------
 Lakens (2017), Equivalence tests; Kruschke (2018), Rejecting or accepting parameter values in
@@ -50,9 +53,17 @@ from pmbnn.results.store import Results
 FILE = "compare.csv"
 """File of a results folder that holds its table of verdicts."""
 
-COLUMN = {"reference": "delta_reference", "advi": "delta_advi", "delta": "delta"}
+METHODS = {"reference": "the reference", "advi": "ADVI", "ensemble": "the ensemble"}
+"""Ways to infer the cells of a contrast, and their names in sentences."""
+
+COLUMN = {
+    "reference": "delta_reference",
+    "advi": "delta_advi",
+    "delta": "delta",
+    "ensemble": "delta_ensemble",
+}
 """What is estimated of each contrast, and its column: the difference under the posterior, that
-under ADVI, and the second less the first."""
+under ADVI, the second less the first, and the difference of ensembles of chains."""
 
 TOLERATED_MCSE = 0.1
 """Monte-Carlo error of a delta that goes unmentioned, in margins."""
@@ -63,7 +74,7 @@ DIFFERENCE_SENTENCES = {
     EQUIVALENT: "the two are equivalent under {}",
     UNDECIDED: "{} leaves it undecided",
 }
-"""Verdict on a difference in words, under the posterior or under ADVI."""
+"""Verdict on a difference in words, under the posterior, ADVI or an ensemble."""
 
 ADVI_SENTENCES = {
     "faithful": "ADVI says the same",
@@ -79,24 +90,29 @@ COUNTS = ("advi_cells", "advi_not_converged", "pairs", "at_grid_end")
 DELTA_COLUMNS = (
     "contrast", "exploratory", "data", "seed", "overlap", "metric",
     "delta_reference", "delta_reference_mcse", "delta_advi", "delta_advi_mcse",
-    "delta", "delta_mcse", "doubtful", *COUNTS,
+    "delta", "delta_mcse", "delta_ensemble", "delta_ensemble_mcse", "ensemble_seeds",
+    "doubtful", *COUNTS,
 )  # fmt: skip
 """Of every contrast, data set and data seed, and how far data seeds are the same rows
-(`Dataset.overlap`). Errors are Monte-Carlo standard errors, missing where
-unknown; ``doubtful`` is the number of cells of the reference whose chains did not converge,
-``advi_cells`` that of cells fitted by ADVI and ``advi_not_converged`` those of them that did not;
-of ``pairs`` of cells, ``at_grid_end`` counts those with a tuned scale at an end of its grid."""
+(`Dataset.overlap`). Errors are Monte-Carlo standard errors, missing where unknown;
+``ensemble_seeds`` is the number of inference seeds of ensembles, ``doubtful`` that of cells of the
+reference whose chains did not converge, ``advi_cells`` that of cells fitted by ADVI and
+``advi_not_converged`` those of them that did not; of ``pairs`` of cells, ``at_grid_end`` counts
+those with a tuned scale at an end of its grid."""
 
 VERDICT_COLUMNS = (
     "contrast", "exploratory", "data", "metric", "seeds", "margin",
     *(f"{name}{end}" for name in COLUMN for end in ("", "_low", "_high")),
-    "posterior_verdict", "advi_verdict", "doubtful", *COUNTS, "note",
+    "posterior_verdict", "advi_verdict", "ensemble_verdict", "doubtful", *COUNTS, "note",
 )  # fmt: skip
 """Of every contrast and data set: means over data seeds with both ends of their intervals, and the
-sums over data seeds of what `DELTA_COLUMNS` counts. Without
-sampled cells both verdicts are empty, without ADVI fits that on ADVI is."""
+sums over data seeds of what `DELTA_COLUMNS` counts. Without sampled cells the verdicts on the
+posterior and on ADVI are empty, without ADVI fits that on ADVI is, without ensembles theirs."""
 
-TEXT = ("contrast", "data", "metric", "posterior_verdict", "advi_verdict", "note")
+VERDICT_TEXT = ("posterior_verdict", "advi_verdict", "ensemble_verdict")
+"""Columns of verdicts."""
+
+TEXT = ("contrast", "data", "metric", *VERDICT_TEXT, "note")
 """Columns of ``compare.csv`` that are words, and empty where there is nothing to say."""
 
 
@@ -171,11 +187,13 @@ def _usable(records: Sequence[CellRecord]) -> list[CellRecord]:
 
 
 def _method(record: CellRecord) -> str | None:
-    """Whether a cell is of the reference or of ADVI; None if of neither."""
-    if record.cell.samples_posterior:
-        return "reference"
+    """Which of `METHODS` a cell is of; None if of none."""
     cell = record.cell
-    return None if cell.is_ensemble or cell.is_tempered or cell.is_point else "advi"
+    if cell.samples_posterior:
+        return "reference"
+    if cell.is_tempered or cell.is_point:
+        return None
+    return "ensemble" if cell.is_ensemble else "advi"
 
 
 def _pair_rows(contrast: Contrast, records: Sequence[CellRecord]) -> Iterator[dict[str, Any]]:
@@ -199,6 +217,7 @@ def _pair_rows(contrast: Contrast, records: Sequence[CellRecord]) -> Iterator[di
             "overlap": first.overlap,
             "method": _method(first),
             "setting": first.cell.without_seeds.inference,
+            "fit_seed": first.cell.inference.seed,
             "doubtful": sum(record.status != "converged" for record in pair),
             "not_converged": sum(not has_converged(record) for record in pair),
             "at_grid_end": any(scale_at_grid_end(record) for record in pair),
@@ -224,8 +243,8 @@ def _check_one_setting(rows: pd.DataFrame) -> None:
             one, two = (setting.model_dump(mode="json") for setting in different[:2])
             names = [name for name in one | two if one.get(name) != two.get(name)]
             raise AmbiguousError(
-                f"`{data}` must have one `inference` of {method}, got several: they differ in "
-                f"{', '.join(names)}. Sweep each into a folder of its own."
+                f"`{data}` must have one `inference` of {METHODS[method]}, got several: they "
+                f"differ in {', '.join(names)}. Sweep each into a folder of its own."
             )
 
 
@@ -252,16 +271,17 @@ def _by_method(rows: pd.DataFrame) -> pd.DataFrame:
         not_converged=("not_converged", "sum"),
         at_grid_end=("at_grid_end", "sum"),
         pairs=("difference", "size"),
+        fit_seeds=("fit_seed", "nunique"),
     )
     most = means.groupby(level=["contrast", "data", "method"])["pairs"].transform("max")
-    methods = pd.MultiIndex.from_product([means.columns, ["reference", "advi"]])
+    methods = pd.MultiIndex.from_product([means.columns, list(METHODS)])
     wide = means[means["pairs"] == most].unstack("method").reindex(columns=methods)
-    counts = wide[["doubtful", "not_converged", "at_grid_end", "pairs"]].fillna(0).astype(int)
-    columns = {
-        "delta_reference": wide["difference", "reference"],
-        "delta_reference_mcse": wide["mcse", "reference"],
-        "delta_advi": wide["difference", "advi"],
-        "delta_advi_mcse": wide["mcse", "advi"],
+    numbers = ["doubtful", "not_converged", "at_grid_end", "pairs", "fit_seeds"]
+    counts = wide[numbers].fillna(0).astype(int)
+    columns = {f"delta_{method}": wide["difference", method] for method in METHODS}
+    columns |= {f"delta_{method}_mcse": wide["mcse", method] for method in METHODS}
+    columns |= {
+        "ensemble_seeds": counts["fit_seeds", "ensemble"],
         "overlap": wide["overlap"].max(axis=1),
         "doubtful": counts["doubtful", "reference"],
         "advi_cells": 2 * counts["pairs", "advi"],
@@ -322,9 +342,12 @@ def advi_verdict(
 def sentence(row: Mapping[str, Any]) -> str:
     """A verdict in plain words; a row of `verdict_table`.
 
-    Without cells of the reference it says where the interval under ADVI lies, by the same margin.
+    Without cells of the reference it says where the interval of ensembles, or under ADVI, lies, by
+    the same margin.
     """
-    if math.isnan(row["reference"]):
+    if row["ensemble_verdict"] and math.isnan(row["reference"]):
+        text = _ensemble_phrase(row)
+    elif math.isnan(row["reference"]):
         verdict = interval_verdict(row["advi_low"], row["advi_high"], row["margin"])
         text = DIFFERENCE_SENTENCES[verdict].format("ADVI") + _interval_phrase(row, "advi")
     else:
@@ -332,7 +355,14 @@ def sentence(row: Mapping[str, Any]) -> str:
         text += _interval_phrase(row, "reference")
         if row["advi_verdict"]:
             text += f"; {ADVI_SENTENCES[row['advi_verdict']]}{_interval_phrase(row, 'delta')}"
+        if row["ensemble_verdict"]:
+            text += f"; {_ensemble_phrase(row)}"
     return " ".join(filter(None, [f"{row['data']}, {row['contrast']}: {text}.", row["note"]]))
+
+
+def _ensemble_phrase(row: Mapping[str, Any]) -> str:
+    verdict = DIFFERENCE_SENTENCES[row["ensemble_verdict"]].format(METHODS["ensemble"])
+    return verdict + _interval_phrase(row, "ensemble")
 
 
 def _interval_phrase(row: Mapping[str, Any], name: str) -> str:
@@ -348,27 +378,34 @@ def _verdict_row(
 ) -> dict[str, Any]:
     row = {"contrast": entry[0], "data": entry[1], "margin": margin}
     row |= {name: group[name].iloc[0] for name in ("exploratory", "metric")}
-    row["seeds"] = int(group[["delta_reference", "delta_advi"]].count().max())
+    row["seeds"] = int(group[[f"delta_{method}" for method in METHODS]].count().max())
     ends = {}
     for name, column in COLUMN.items():
         interval = intervals.get((name, *entry), {})
         row[name] = interval.get("mean", group[column].mean())
         ends[name] = interval.get("low", math.nan), interval.get("high", math.nan)
         row[f"{name}_low"], row[f"{name}_high"] = ends[name]
-    sampled, fitted = (math.isfinite(row[name]) for name in ("reference", "advi"))
+    sampled, fitted, pooled = (math.isfinite(row[name]) for name in METHODS)
     row["posterior_verdict"] = interval_verdict(*ends["reference"], margin) if sampled else ""
-    row["advi_verdict"] = advi_verdict(*ends.values(), margin) if sampled and fitted else ""
+    both = ends["reference"], ends["advi"], ends["delta"]
+    row["advi_verdict"] = advi_verdict(*both, margin) if sampled and fitted else ""
+    row["ensemble_verdict"] = interval_verdict(*ends["ensemble"], margin) if pooled else ""
     row |= {name: int(group[name].sum()) for name in ("doubtful", *COUNTS)}
     return row | {"note": _note(row, group, margin)}
 
 
 def _note(row: Mapping[str, Any], group: pd.DataFrame, margin: float) -> str:
     """What prevents a verdict, or casts doubt on it."""
-    methods = {"reference": "the reference", "advi": "ADVI"}
-    errors = {name: group[f"delta_{m}_mcse"].max() for m, name in methods.items()}
+    errors = {name: group[f"delta_{m}_mcse"].max() for m, name in METHODS.items()}
+    missing = {m: group[f"delta_{m}"].isna().all() for m in METHODS}
+    has_ensemble = not missing.pop("ensemble")
     at_end = f"In {row['at_grid_end']} of {row['pairs']} pairs of cells a tuned scale is"
     notes = {
-        **{f"No cells of {n}.": group[f"delta_{m}"].isna().all() for m, n in methods.items()},
+        **{f"No cells of {METHODS[method]}.": is_missing for method, is_missing in missing.items()},
+        "Ensembles are no draws of the posterior: their verdict is about the procedure.": (
+            has_ensemble
+        ),
+        "It rests on one inference seed.": has_ensemble and group["ensemble_seeds"].min() < 2,
         **{
             f"Monte-Carlo error of {name} (up to {error:.2g}) exceeds a tenth of the margin.": (
                 error > TOLERATED_MCSE * margin
@@ -441,9 +478,10 @@ def read_contrasts_table(results: Results) -> pd.DataFrame:
     table = pd.read_csv(
         path, dtype=dict.fromkeys(TEXT, object), keep_default_na=False, na_values=[""]
     )
+    table = table.reindex(columns=VERDICT_COLUMNS)  # earlier versions had no ensembles
     return table.assign(**{name: table[name].fillna("") for name in TEXT})
 
 
-def have_reference(folder: ExperimentResults) -> bool:
-    """Whether some cells of a folder are samples of the posterior."""
-    return any(record.cell.samples_posterior for record in folder.records)
+def have_chains(folder: ExperimentResults) -> bool:
+    """Whether some cells of a folder are samples of the posterior, or ensembles of chains."""
+    return any(_method(record) in ("reference", "ensemble") for record in folder.records)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from pmbnn.compare.claims import FILE as CLAIMS
 from pmbnn.compare.claims import claims_table, write_claims
 from pmbnn.compare.contrasts import FILE as VERDICTS
-from pmbnn.compare.contrasts import have_reference, make_verdicts, write_verdicts
+from pmbnn.compare.contrasts import have_chains, make_verdicts, write_verdicts
 from pmbnn.figures import Drawing, draw_files, missing_cell_figures, outdated_overviews
 from pmbnn.fitting.helpers import ALONE, Helpers
 from pmbnn.prior_predictive.figure import outdated_priors
@@ -86,5 +86,5 @@ PARTS = (
     ),
     Part("figures of priors", lambda f: outdated_priors(f.results, f.records), _draw),
     Part("comparisons", lambda f: f.is_stale(CLAIMS), _write_claims),
-    Part("verdicts", lambda f: f.is_stale(VERDICTS) and have_reference(f), _write_verdicts),
+    Part("verdicts", lambda f: f.is_stale(VERDICTS) and have_chains(f), _write_verdicts),
 )

@@ -137,7 +137,7 @@ def test_two_settings_of_advi_are_not_averaged(made):
     records = study(made, 0.0, 0.0)
     other = study(made, 0.0, 0.0, inference=ADVI | {"guide": "full_rank"})
     records += other[::4] + other[1::4]
-    with pytest.raises(AmbiguousError, match="one `inference` of advi, .* they differ in guide"):
+    with pytest.raises(AmbiguousError, match="one `inference` of ADVI, .* they differ in guide"):
         delta_table(records, WANTED)
 
 
@@ -241,11 +241,34 @@ def test_a_sentence_has_the_number_format_of_the_package():
     row = {f"{name}{end}": value for name in ("reference", "advi", "delta")
            for end, value in (("", -0.00001), ("_low", -0.0012), ("_high", 0.0011))}  # fmt: skip
     row |= {"data": "moons", "contrast": "learned", "margin": 0.002, "note": ""}
+    row |= {"ensemble": math.nan, "ensemble_verdict": ""}
     text = sentence(row | {"posterior_verdict": "equivalent", "advi_verdict": "faithful"})
     assert text == (
         "moons, learned: the two are equivalent under the posterior, 0.0000 (−0.0012 to +0.0011) "
         "nats; ADVI says the same, 0.0000 (−0.0012 to +0.0011) nats."
     )
+
+
+MILE = {"engine": "mile"}
+
+
+def test_ensembles_have_verdicts_of_their_own(made):
+    records = study(made, 0.0, 0.0, noise=1e-4)
+    pooled = []
+    for seed in (0, 1):
+        both = study(made, -0.005, -0.005, noise=1e-4, inference=MILE | {"seed": seed})
+        pooled += [made.changed(r, status="ensemble") for r in (*both[0::4], *both[1::4])]
+    (row,) = verdict_table(delta_table(records + pooled, WANTED), 0.001).to_dict("records")
+    assert (row["posterior_verdict"], row["advi_verdict"]) == ("equivalent", "faithful")
+    assert row["ensemble_verdict"] == "better" and row["doubtful"] == 0
+    assert "ADVI says the same" in sentence(row)
+    assert "; the first is better under the ensemble, −0.005" in sentence(row)
+    assert "Ensembles are no draws of the posterior" in row["note"]
+    assert "one inference seed" not in row["note"]
+    (alone,) = verdict_table(delta_table(pooled[:10], WANTED), 0.001).to_dict("records")
+    assert (alone["posterior_verdict"], alone["ensemble_verdict"]) == ("", "better")
+    assert sentence(alone).startswith("moons, noise 0.4, learned: the first is better under the en")
+    assert "It rests on one inference seed." in alone["note"]
 
 
 def test_what_stands_in_the_way_is_said(made):
@@ -354,5 +377,5 @@ def test_a_contrast_called_na_keeps_its_name(tmp_path):
     row = dict.fromkeys(VERDICT_COLUMNS, 1.5) | dict.fromkeys(TEXT, "") | {"contrast": "NA"}
     pd.DataFrame([row | {"note": "null", "pairs": np.nan}]).to_csv(tmp_path / "compare.csv")
     table = read_contrasts_table(Results(tmp_path))
-    assert table.loc[0, list(TEXT)].tolist() == ["NA", "", "", "", "", "null"]
+    assert table.loc[0, list(TEXT)].tolist() == ["NA", *[""] * (len(TEXT) - 2), "null"]
     assert np.isnan(table.loc[0, "pairs"])

@@ -128,7 +128,9 @@ def make_contrast(name, posterior, advi, **changes):
     numbers = {f"{name}{end}": v for name in of for end, v in ends.items()}
     row = {"contrast": name, "exploratory": False, "data": "moons, noise 0.4", "seeds": 5}
     row |= {"metric": "excess_nll", "margin": 0.001, "note": "", **numbers}
-    return row | {"posterior_verdict": posterior, "advi_verdict": advi} | changes
+    row |= dict.fromkeys(("ensemble", "ensemble_low", "ensemble_high"), np.nan)
+    verdicts = {"posterior_verdict": posterior, "advi_verdict": advi, "ensemble_verdict": ""}
+    return row | verdicts | changes
 
 
 def make_baselines(data="moons, noise 0.4"):

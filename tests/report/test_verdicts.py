@@ -96,6 +96,20 @@ def test_without_a_reference_there_is_no_section(folder, make):
     assert contrast_views([folder()]) == []
 
 
+def test_ensembles_have_a_column_and_a_sentence(folder, make):
+    none = {f"{name}{end}": NAN for name in ("reference", "delta") for end in ("", "_low", "_high")}
+    pooled = ends("ensemble", 0.001, 0.003) | {"ensemble_verdict": "worse"}
+    (view,) = contrast_views([folder(make.contrast("a", "", "", **none, **pooled))])
+    assert view.sentence == (
+        "Ensembles, which are no draws of the posterior, decide 1 of 1 contrast."
+    )
+    assert view.headings == ["ADVI (nats)", "ensemble (nats)"]
+    (row,), (plotted,) = view.rows, view.plot.rows
+    assert len(row.differences) == 2 and row.ensemble.text == "worse"
+    assert [line.label for line in plotted.lines] == ["ensemble", "ADVI"]
+    assert view.has_ensembles and not view.has_posterior
+
+
 def test_without_fits_there_is_no_verdict_on_advi(folder, make):
     (view,) = contrast_views([folder(make.contrast("a", "better", ""))])
     assert view.rows[0].advi.text == "" and view.rows[0].advi.badge == ""
