@@ -164,3 +164,49 @@ def test_verdicts_are_wrong_in_one_table_of_twenty_at_most():
     # All but those whose truth is next to the margin.
     sure = [(0, 0), (2, 0), (2, 1), (3, 0), (3, 1), (4, 0), (4, 1), (5, 1)]
     assert np.mean([said[:, i, j] == right[i, j] for i, j in sure]) >= 0.8
+
+
+SPLITS, OVERLAP = 20, 1 / 9
+UCI_SDS = np.array([0.1, 0.1, 0.3, 0.01, 0.4])
+"""Of five tables: differences on the smallest vary forty times as much as on the largest."""
+
+
+def on_splits(rng, splits):
+    """Differences of three contrasts on standard splits, nine rows of ten for training.
+
+    All splits of a table share an error, whose variance is that of a split times the overlap.
+    """
+    shape = (3, len(UCI_SDS), splits)
+    shared, rest = rng.normal(0, np.sqrt(OVERLAP), shape[:2]), rng.normal(size=shape)
+    values = UCI_SDS[:, None] * (shared[..., None] + rest)
+    index = pd.MultiIndex.from_product(map(range, shape), names=["contrast", "data", "seed"])
+    return pd.Series(values.ravel(), index)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("splits", [SPLITS, 200])
+def test_contrasts_on_standard_splits(splits):
+    """Level, length and power of `experiments/uci_posterior.yaml`."""
+    number, overlap = 40, dict.fromkeys(range(len(UCI_SDS)), OVERLAP)
+    sds, error = np.tile(UCI_SDS, 3), np.sqrt(1 / splits + OVERLAP)
+    held, widths, found, alone = [], [], [], []
+    for i in range(number):
+        values = on_splits(np.random.default_rng([i, splits]), splits)
+        one, other = (joint_intervals({"": values}, o) for o in (overlap, None))
+        for intervals, all_hold in ((one, held), (other, alone)):
+            all_hold.append(((intervals["low"] <= 0) & (intervals["high"] >= 0)).all())
+        widths.append(half_widths(one) / sds)
+        # Intervals move with the data: the effect that would have been found.
+        found.append(-(one["low"] / sds).to_numpy())
+        alone.append((joint_intervals({"": values})["low"] <= 0).all())
+    assert np.mean(held) >= 0.95 - 3 * np.sqrt(0.95 * 0.05 / number)
+    level = (1 + 0.95 ** (1 / len(sds))) / 2
+    known, unknown = stats.norm.ppf(level), stats.t.ppf(level, splits - 1)
+    assert known * error < np.mean(widths) < 1.02 * unknown * error
+    # The smallest effect that is found with a power of 0.8, in standard deviations of a split: 1.66
+    # with 20 splits, 1.30 with 200. However many there are, no interval is below 0.98.
+    smallest = np.mean(widths) + stats.norm.ppf(0.8) * error
+    assert np.quantile(found, 0.8) == pytest.approx(smallest, rel=0.08)
+    assert np.mean(widths) > known * np.sqrt(OVERLAP) > 0.97
+    # Without the shared error most tables would have a wrong verdict.
+    assert np.mean(alone) < 0.5
