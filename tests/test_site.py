@@ -17,7 +17,14 @@ import yaml
 
 ROOT = Path(__file__).parents[1]
 PAGES = ["start", "scikit_learn", "own_data"]
-FILES = ["own_prior", "change_settings", "compare_priors", "check_fit", "predict_rows"]
+FILES = [
+    "own_prior",
+    "change_settings",
+    "compare_priors",
+    "many_splits",
+    "check_fit",
+    "predict_rows",
+]
 TASKS = [*FILES, "any_model"]
 """Pages of one task each, whose blocks run in order in one folder; the first have a YAML file."""
 
