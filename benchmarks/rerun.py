@@ -59,7 +59,11 @@ def report(stored: Path, new: Path) -> int:
     if not new.is_file():
         print(f"{stored.name}: missing in {new.parent}")
         return 1
-    numbers = compare(pd.read_csv(stored), pd.read_csv(new))
+    try:
+        numbers = compare(pd.read_csv(stored), pd.read_csv(new))
+    except UnmatchedError as error:
+        print(f"{stored.name}: {error}")
+        return 1
     difference = (numbers["new"] - numbers["stored"]).abs()
     changed, known = difference != 0, numbers["error"].notna()
     moved = numbers[difference > 2 * numbers["error"]]
@@ -76,6 +80,10 @@ def report(stored: Path, new: Path) -> int:
     return len(moved)
 
 
+class UnmatchedError(ValueError):
+    """Rows of two tables have no names in common, as those of other cells."""
+
+
 def compare(stored: pd.DataFrame, new: pd.DataFrame) -> pd.DataFrame:
     """A row for each number of `stored`, with the standard error of the difference."""
     keys = key_columns(stored, new)
@@ -83,7 +91,7 @@ def compare(stored: pd.DataFrame, new: pd.DataFrame) -> pd.DataFrame:
     if not now.index.is_unique:  # several seeds of each row that was stored
         now = now.select_dtypes("number").groupby(level=0).mean()
     if not (now.index.is_unique and old.index.isin(now.index).all()):
-        raise SystemExit(f"error: rows of the two tables cannot be matched by {', '.join(keys)}.")
+        raise UnmatchedError(f"rows of the two tables cannot be matched by {', '.join(keys)}.")
     now = now.loc[old.index]
     columns = [
         pd.DataFrame(

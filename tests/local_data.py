@@ -34,7 +34,8 @@ def _write_uci(folder, rows=360):
         with gzip.open(folder / f"{name}.csv.gz", "wt") as file:
             file.write("\n".join(["x1,x2,x3,y", *lines, ""]))
         tests = {f"test_{split}": rng.permutation(rows)[:36] for split in range(20)}
-        np.savez(folder / f"{name}_splits.npz", **tests)
+        for kind in ("splits", "gap_splits"):
+            np.savez(folder / f"{name}_{kind}.npz", **tests)
 
 
 def _write_photographs(path, each=600):
