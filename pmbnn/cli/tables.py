@@ -437,10 +437,10 @@ def _agreement_table(kind: Kind, agreement: pd.DataFrame) -> Table:
 
 
 def contrasts_table(name: str, contrasts: pd.DataFrame) -> Table:
-    """A line a contrast and data set: differences in thousandths of a nat, and verdicts."""
+    """A line a contrast and data set: differences in nats, and verdicts."""
     exploratory = contrasts["exploratory"].any()
     kind = "exploratory: the experiment file names none" if exploratory else "named"
-    title = f"{name}: contrasts ({kind}), first less second, thousandths of a nat"
+    title = f"{name}: contrasts ({kind}), first less second, nats"
     titles = "reference", "ADVI", "ADVI less reference", "ensemble"
     numbers = dict(zip(COLUMN, titles, strict=True))
     says = "posterior says", "ADVI says", "ensemble says"
@@ -460,22 +460,22 @@ def contrasts_table(name: str, contrasts: pd.DataFrame) -> Table:
 
 def _interval(row: Mapping[str, Any], name: str) -> str:
     """Mean and both ends of its interval, as far as they are finite."""
-    return difference_text(*(1000 * row[name + end] for end in ("", "_low", "_high")))
+    return difference_text(*(row[name + end] for end in ("", "_low", "_high")))
 
 
 def regret_table(name: str, regret: pd.DataFrame) -> Table:
     """A line a data set and criterion: what choosing a combination by it costs."""
-    title = f"{name}: regret of choosing a combination by, thousandths of a nat under the posterior"
+    title = f"{name}: regret of choosing a combination by, nats under the posterior"
     left = ["data", "chosen by", "of"]
     right = ["seeds", "not converged", "regret", "largest", "right", "by chance"]
     rows = (
         [
             *(row["data"], row["criterion"], row["source"].replace("_", " "), row["seeds"]),
             f"{row['not_converged']} of {row['cells']}",
-            number_text(1000 * row["regret"], 1000 * row["regret_se"], decimals=2),
-            number_text(1000 * row["regret_largest"], decimals=2),
+            number_text(row["regret"], row["regret_se"], decimals=5),
+            number_text(row["regret_largest"], decimals=5),
             f"{row['right']:.0%}",
-            number_text(1000 * row["by_chance"], decimals=2),
+            number_text(row["by_chance"], decimals=5),
         ]
         for row in regret.to_dict("records")
     )
