@@ -36,8 +36,9 @@ class BNNClassifier(ClassifierMixin, BayesianNetwork):
         ``compiled`` or ``pymc`` fit a guide; ``mclmc``, ``mams``, ``nuts`` and ``smc`` sample the
         posterior.
     guide
-        Family of the approximation: ``mean_field``, ``low_rank``, ``full_rank``; ``map`` and
-        ``maximum_likelihood`` are points. Samplers ignore it and the following four parameters.
+        Family of the approximation: ``mean_field``, ``low_rank``, ``full_rank``; ``laplace``, which
+        is for small networks with fixed scales; ``map`` and ``maximum_likelihood`` are points.
+        Samplers ignore it and the following four parameters.
     steps, learning_rate
         Gradient steps, and Adam's step size at its highest.
     batch

@@ -99,6 +99,11 @@ class Cell(Summarised):
         return getattr(self.inference, "guide", None) in POINT_GUIDES
 
     @property
+    def is_laplace(self) -> bool:
+        """Whether it is fitted by Laplace's approximation, which has no ELBO."""
+        return getattr(self.inference, "guide", None) == "laplace"
+
+    @property
     def is_tempered(self) -> bool:
         """Whether it aims at another distribution than the posterior of its model."""
         weight = getattr(self.inference, "kl_weight", 1)

@@ -14,6 +14,7 @@ from pmbnn.experiment.cost import LARGE_NETWORK
 from pmbnn.inference.settings import (
     ESTIMATORS,
     LARGEST_FULL_RANK,
+    LARGEST_LAPLACE,
     ONE_BY_ONE_GUIDES,
     ONE_POSITION_ESTIMATORS,
     Inference,
@@ -21,6 +22,7 @@ from pmbnn.inference.settings import (
 from pmbnn.models.likelihoods import LIKELIHOODS, Likelihood, NumberLikelihood
 from pmbnn.models.networks import Parameter, ShapeError
 from pmbnn.models.priors import Fixed, Hyperprior, Prior, Tune
+from pmbnn.models.smooth import why_not_smooth
 
 type Choices = Mapping[str, list[Choice]]
 """Choices of every section, by its name."""
@@ -54,6 +56,7 @@ def check_sections(choices: Choices, pairs: Pairs) -> None:
     _check_shapes(choices["dataset"], choices["network"])
     _check_likelihoods(choices["dataset"], choices["likelihood"])
     _check_points(choices)
+    _check_laplace(choices, fitted, pairs)
     _check_guides(choices, fitted, pairs)
     _check_stacking(choices, fitted)
     _check_ood(choices["dataset"], choices["predict"])
@@ -96,6 +99,18 @@ def _check_points(choices: Choices) -> None:
         if inference.spec.guide not in ONE_BY_ONE_GUIDES:
             rule = f"must be {_any_of(ONE_BY_ONE_GUIDES)} {reason}"
             raise must(inference.place_of("guide"), rule, inference.spec.guide)
+
+
+def _check_laplace(choices: Choices, inferences: list[Choice], pairs: Pairs) -> None:
+    """A Laplace approximation is of a posterior that has a sensible mode."""
+    if not any(inference.spec.guide == "laplace" for inference in inferences):
+        return
+    for (prior, hyperprior), likelihood in product(pairs, choices["likelihood"]):
+        sections = {"prior": prior, "hyperprior": hyperprior, "likelihood": likelihood}
+        fault = why_not_smooth(*(choice.spec for choice in sections.values()))
+        if fault is not None:
+            section, rule, kind = fault
+            raise must(sections[section].place, rule, kind)
 
 
 def _check_batches(datasets: list[Choice], inferences: list[Choice]) -> None:
@@ -141,11 +156,18 @@ def _check_guides(choices: Choices, inferences: list[Choice], pairs: Pairs) -> N
                 )
                 raise must(inference.place_of("estimator"), rule, inference.spec.estimator)
         for inference, (prior, hyperprior) in product(inferences, pairs):
-            if inference.spec.guide != "full_rank":
+            guide = inference.spec.guide
+            if guide not in ("full_rank", "laplace"):
                 continue
             specs = prior.spec, hyperprior.spec, likelihood.spec
             size = free_scalars(parameters, *specs, n_targets)
-            if size > LARGEST_FULL_RANK:
+            if guide == "laplace" and size > LARGEST_LAPLACE:
+                rule = (
+                    f"must not be laplace with the {size:,} weights of `{network.place}`: it takes "
+                    f"at most {LARGEST_LAPLACE:,}"
+                )
+                raise must(inference.place_of("guide"), rule, guide)
+            if guide == "full_rank" and size > LARGEST_FULL_RANK:
                 rule = (
                     f"must not be full_rank with the {size:,} free variables of "
                     f"`{network.place}` with prior `{prior.spec.kind}` and hyperprior "
@@ -229,6 +251,10 @@ def _check_diagnostics(choices: Choices) -> None:
         if engine != "compiled":
             where = inference.place_of("engine")
             rule = f"must be empty with engine {engine} (`{where}`), which keeps nothing on its way"
+            raise must(place, rule, steps)
+        if getattr(inference.spec, "guide", None) == "laplace":
+            where = inference.place_of("guide")
+            rule = f"must be empty with guide laplace (`{where}`), which is nothing before its mode"
             raise must(place, rule, steps)
         if dataset.spec.task_of_rows != "classification":
             rule = (

@@ -211,7 +211,7 @@ def cell_memory(cell: Cell) -> float:
     elif inference.is_point:
         state = BYTES_A_NUMBER * size
     else:
-        covariance = {"low_rank": inference.rank, "full_rank": size}
+        covariance = {"low_rank": inference.rank, "full_rank": size, "laplace": size}
         state = BYTES_A_NUMBER * size * (2 + covariance.get(inference.guide, 0))
     features = math.prod(cell.dataset.input_shape)
     return PROCESS + state + BYTES_A_FEATURE * sum(assumed_rows(cell.dataset)) * features

@@ -343,13 +343,13 @@ def importance_results(
     """Results by name.
 
     Of a fit ``pareto_k``, k-hat of the ratios of joint density and guide of the best restart,
-    whatever the mixture; missing of a point, and of large networks, whose draws at every row would
-    take longer than the fit. Of a sampler, by the draws that its trace keeps, ``log_likelihood``,
-    the mean of that of all training rows, in nats, with its Monte-Carlo standard error
-    ``log_likelihood_mcse``; ``elpd_loo``, the expected log predictive density by leaving rows out,
-    in nats an observation, of targets in original units (higher is better), its standard error over
-    rows ``elpd_loo_se``, and ``loo_pareto_k``, the largest k-hat of a row; these three of draws of
-    the posterior alone.
+    whatever the mixture; missing of a point and of Laplace's approximation, whose draws predict by
+    another network, and of large networks, whose draws at every row would take longer than the fit.
+    Of a sampler, by the draws that its trace keeps, ``log_likelihood``, the mean of that of all
+    training rows, in nats, with its Monte-Carlo standard error ``log_likelihood_mcse``;
+    ``elpd_loo``, the expected log predictive density by leaving rows out, in nats an observation,
+    of targets in original units (higher is better), its standard error over rows ``elpd_loo_se``,
+    and ``loo_pareto_k``, the largest k-hat of a row; these three of draws of the posterior alone.
 
     Parameters
     ----------
@@ -364,7 +364,8 @@ def importance_results(
     """
     if inferred.samples is not None:
         return _chain_results(inferred, predictor, log_scale)
-    if is_large(inferred.cell) or inferred.cell.inference.is_point:
+    cell = inferred.cell
+    if is_large(cell) or cell.is_point or cell.is_laplace:
         return {}
     best = inferred.sources[inferred.best]
     values = predictor.values(best, inferred.cell.predict.draws)

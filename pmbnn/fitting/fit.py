@@ -25,7 +25,7 @@ from pmbnn.fitting.select import (
     search_learning_rate,
     select_scale,
 )
-from pmbnn.inference.engines import ENGINES
+from pmbnn.inference.engines import engine_of
 from pmbnn.inference.groups import Checkpoints
 from pmbnn.inference.guides import Guide
 from pmbnn.inference.result import Fit, Replica, derive_keys
@@ -119,7 +119,8 @@ class InferredCell(Summarised):
         if count == 1:
             return f"the guide of restart {best}, the only one"
         by_nll = self.fits[best].status == "improper" and self.selection is not None
-        rule = "lowest validation NLL" if by_nll else "highest ELBO"
+        objective = "evidence" if self.cell.is_laplace else "ELBO"
+        rule = "lowest validation NLL" if by_nll else f"highest {objective}"
         return f"the guide of restart {best}, {rule} of {count}"
 
 
@@ -291,8 +292,8 @@ def _fitted(cell, hyperprior, rows, fits, selection, context, seconds) -> Inferr
 
     def log_likelihood(fit: Fit) -> np.ndarray:
         predictor = context.programs.predictor(cell, rows)
-        values = predictor.values(GuideDraws.from_fit(guide, fit), cell.predict.draws)
-        return predictor.log_joint(data, values)[0]
+        source = GuideDraws.from_fit(guide, fit)
+        return predictor.row_log_likelihood(source, data, cell.predict.draws)
 
     weights = restart_weights(fits, best, cell.predict.mixture, log_likelihood)
     return InferredCell(
@@ -322,7 +323,7 @@ def _search(
 
     return search_learning_rate(
         programs.program(cell, rows, most),
-        ENGINES[cell.inference.engine].fit,
+        engine_of(cell.inference).fit,
         cell.inference.learning_rate.candidates,
         replica,
     )
@@ -406,6 +407,6 @@ def _fit(
         return "" if accuracy is None else f"validation accuracy {accuracy:.4f}"
 
     checkpoints = None if context.checkpoints is None else Checkpoints(context.checkpoints / stage)
-    fit = ENGINES[cell.inference.engine].fit
+    fit = engine_of(cell.inference).fit
     fits = iter(fit(program, replicas, progress, checkpoints, snapshots=snapshots))
     return [[next(fits) for _ in names] for names in named]

@@ -8,7 +8,7 @@ import pymc as pm
 from pmbnn.core.stages import staged
 from pmbnn.data.arrays import Rows
 from pmbnn.experiment.cells import Cell
-from pmbnn.inference.engines import ENGINES
+from pmbnn.inference.engines import engine_of
 from pmbnn.inference.flat import ModelGraphs, model_graphs
 from pmbnn.inference.log_density import build_log_density
 from pmbnn.inference.samplers.run import build_sampler
@@ -60,7 +60,7 @@ class GroupPrograms:
             further = tempering(cell.temperature, cell.prior)
             density = build_log_density(graphs, count, further=further)
             return build_sampler(density, cell.inference)
-        build_program = ENGINES[cell.inference.engine].build_program
+        build_program = engine_of(cell.inference).build_program
         return build_program(graphs, cell.inference, count, self.width, **how)
 
     def predictor(self, cell: Cell, rows: Rows, dtype: str = "float32") -> Predictor:

@@ -394,7 +394,16 @@ def _guide_groups(
         values = mixed({i: predictor.values(source, draws) for i, source in sources.items()})
     rng = np.random.default_rng([*sources[fitted.best].draw_key, 1])
     coords = {"chain": [0], "draw": range(draws)}
-    groups = _draw_groups(fitted, predictor, model, posterior, values, {}, coords, rng, large)
+    linear = None
+    if fitted.cell.is_laplace and values is not None:
+        by_row = {
+            i: predictor.row_log_likelihood(s, fitted.data, draws) for i, s in sources.items()
+        }
+        parameters = single_draws_of_mixture(fitted, predictor, fitted.data["x"], draws)
+        linear = mixed(by_row), predictor.likelihood.sample(parameters, rng)
+    groups = _draw_groups(
+        fitted, predictor, model, posterior, values, {}, coords, rng, large, linear
+    )
     if len(fitted.fits) > 1:
         arrays = {name: np.stack([*by_restart.values()]) for name, by_restart in by_name.items()}
         groups["restarts"] = _variables(arrays, "restart", model).assign_coords(
@@ -458,6 +467,7 @@ def _draw_groups(
     coords: Mapping[str, Sequence[int]],
     rng: np.random.Generator,
     large: bool,
+    linear: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> dict[str, xr.Dataset]:
     """Groups that belong to draws ``(chain, draw)``.
 
@@ -471,6 +481,9 @@ def _draw_groups(
         Statistics of chains; those of guides are their densities.
     rng
         Generator of the targets of the posterior predictive.
+    linear
+        Log-likelihoods of rows, and targets of the posterior predictive, by a linear network; None
+        where draws predict by the network itself.
     """
     axes, groups = ("chain", "draw", "observation", TARGET_NAME), {}
     groups["posterior"] = _variables(posterior, "chain", model)
@@ -478,9 +491,11 @@ def _draw_groups(
         flat, shape = values.reshape(-1, values.shape[-1]), values.shape[:2]
     if not large or inferred.cell.predict.log_likelihood:
         log_likelihood, log_p = predictor.log_joint(inferred.data, flat)
+        if linear is not None:
+            log_likelihood = linear[0]
         by_row = log_likelihood.reshape(*shape, -1).astype("f4")
         groups["log_likelihood"] = xr.Dataset({"y": (axes[:3], by_row)})
-        if inferred.samples is None:
+        if inferred.samples is None and linear is None:
             sources, weights = inferred.sources.values(), inferred.weights.values()
             log_q = log_density_of_mixture(sources, weights, flat)
             statistics = {"log_p": log_p.reshape(shape), "log_q": log_q.reshape(shape)}
@@ -488,7 +503,7 @@ def _draw_groups(
         arrays = {name: (axes[:2], array) for name, array in statistics.items()}
         groups["sample_stats"] = xr.Dataset(arrays)
     if not large:
-        targets = predictor.observations(inferred.data, flat, rng)
+        targets = predictor.observations(inferred.data, flat, rng) if linear is None else linear[1]
         targets = targets.reshape(*shape, *targets.shape[1:])
         groups["posterior_predictive"] = xr.Dataset({"y": (axes[: targets.ndim], targets)})
     attrs = {"draws_of": inferred.draws_of}

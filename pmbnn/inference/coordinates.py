@@ -193,11 +193,16 @@ class Landscape:
         return cls(value_and_gradient, hessian)
 
 
-def find_mode(landscape: Landscape, start: np.ndarray) -> Mode | None:
+def find_mode(landscape: Landscape, start: np.ndarray, decrement: float = DECREMENT) -> Mode | None:
     """The mode that L-BFGS finds from a point; None if there is none on the way.
 
     L-BFGS moves in coordinates of the curvature, which is computed anew every so often, so that its
     steps do not depend on units.
+
+    Parameters
+    ----------
+    decrement
+        Largest norm of the gradient at the mode, in the coordinates of its curvature.
     """
     point = np.asarray(start, np.float64)
     for _ in range(ROUNDS):
@@ -207,7 +212,7 @@ def find_mode(landscape: Landscape, start: np.ndarray) -> Mode | None:
             return None
         here = Coordinates.of_curvature(point, hessian)
         root = here.root
-        if np.linalg.norm(root.T @ gradient) < DECREMENT:
+        if np.linalg.norm(root.T @ gradient) < decrement:
             scaled = here.scale * hessian * here.scale[:, None]
             if np.linalg.eigvalsh(scaled)[0] <= FLATTEST:
                 return None

@@ -7,7 +7,7 @@ import numpy as np
 import pymc as pm
 
 from pmbnn.core.spec import Tune
-from pmbnn.inference import advi, groups, pymc_engine
+from pmbnn.inference import advi, groups, laplace, pymc_engine
 from pmbnn.inference.coordinates import Coordinates
 from pmbnn.inference.flat import n_observations, value_shapes
 from pmbnn.inference.result import Fit, Progress
@@ -37,6 +37,13 @@ ENGINES = {
     "compiled": Engine(advi.build_program, groups.fit),
     "pymc": Engine(pymc_engine.build_program, pymc_engine.fit),
 }
+
+LAPLACE = Engine(laplace.build_program, laplace.fit)
+
+
+def engine_of(settings: Inference) -> Engine:
+    """The engine of settings; a Laplace approximation has one of its own."""
+    return LAPLACE if settings.guide == "laplace" else ENGINES[settings.engine]
 
 
 def fit_model(
@@ -99,7 +106,7 @@ def fit_model(
     seed = settings.seed if random_seed is None else random_seed
     size = sum(int(np.prod(shape)) for shape in shapes.values())
     width = restarts if size <= SMALL else 1
-    engine = ENGINES[settings.engine]
+    engine = engine_of(settings)
     moving = {} if coordinates is None else {"coordinates": coordinates}
     program = engine.build_program(model, settings, n_observations(model), width, dtype, **moving)
     replicas = advi.build_replicas(model, restarts, seed, identity)

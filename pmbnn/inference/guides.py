@@ -16,7 +16,7 @@ from scipy.special import ndtr, ndtri
 
 from pmbnn.core.display import Summarised
 from pmbnn.inference.flat import Layout
-from pmbnn.inference.settings import LARGEST_FULL_RANK, Inference
+from pmbnn.inference.settings import LARGEST_FULL_RANK, LARGEST_LAPLACE, Inference
 
 if TYPE_CHECKING:
     from pmbnn.inference.coordinates import Coordinates
@@ -75,6 +75,8 @@ class Guide(Summarised):
     """Whether the guide is a single point."""
     is_factorised: ClassVar[bool] = False
     """Whether the elements are independent."""
+    is_linearised: ClassVar[bool] = False
+    """Whether predictions take the network as linear in the vector about ``loc``."""
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -323,6 +325,15 @@ class FullRank(Guide):
         return (standard**2).sum()
 
 
+class Laplace(FullRank):
+    """Normal distribution at a mode of the posterior, whose covariance is the inverse curvature.
+
+    It is not fitted by its ELBO; see `pmbnn.inference.laplace`.
+    """
+
+    is_linearised = True
+
+
 class Point(Guide):
     """A single point: the mode of the posterior, or of the likelihood."""
 
@@ -356,6 +367,7 @@ GUIDES: dict[str, type[Guide]] = {
     "mean_field": MeanField,
     "low_rank": LowRank,
     "full_rank": FullRank,
+    "laplace": Laplace,
     "map": Point,
     "maximum_likelihood": Point,
 }
@@ -399,6 +411,11 @@ def build_guide(
         raise ValueError(
             f"`guide` must not be full_rank for a model of {size:,} parameters: it takes at "
             f"most {LARGEST_FULL_RANK:,}. `low_rank` has no such limit."
+        )
+    if name == "laplace" and size > LARGEST_LAPLACE:
+        raise ValueError(
+            f"`guide` must not be laplace for a model of {size:,} parameters: it takes at most "
+            f"{LARGEST_LAPLACE:,}."
         )
     return GUIDES[name](size, cap, **given)
 

@@ -30,6 +30,10 @@ LARGEST_FULL_RANK = 5_000
 """Largest number of variables of a guide with a full covariance: 25 million entries and two moments
 of each for the optimiser take 300 MB."""
 
+LARGEST_LAPLACE = 2_000
+"""Largest number of variables of a Laplace approximation: of each, its curvature takes the cost of
+two gradients."""
+
 
 class Inference(Specification):
     """Settings of a fit.
@@ -42,8 +46,10 @@ class Inference(Specification):
     guide
         Family of the approximation: normal with independent variables (``mean_field``), with
         a covariance that is diagonal plus one of low ``rank`` (``low_rank``), or with any
-        covariance (``full_rank``); or a point, that of highest posterior density (``map``) or
-        likelihood (``maximum_likelihood``).
+        covariance (``full_rank``); a normal at a mode of the posterior with the inverse curvature
+        there as covariance, which predicts by the network made linear at the mode (``laplace``); or
+        a point, that of highest posterior density (``map``) or likelihood
+        (``maximum_likelihood``).
     rank
         Rank of the guide ``low_rank``.
     estimator
@@ -109,9 +115,9 @@ class Inference(Specification):
     """
 
     engine: Literal["compiled", "pymc"] = "compiled"
-    guide: Literal["mean_field", "low_rank", "full_rank", "map", "maximum_likelihood"] = (
-        "mean_field"
-    )
+    guide: Literal[
+        "mean_field", "low_rank", "full_rank", "laplace", "map", "maximum_likelihood"
+    ] = "mean_field"
     rank: Count = 10
     estimator: Estimator = "reparameterisation"
     kl: Literal["auto", "monte_carlo"] = "auto"
@@ -169,8 +175,24 @@ class Inference(Specification):
                 f"must leave out `estimator` with `guide` {self.guide}, which draws nothing, "
                 f"got {self.estimator}"
             )
+        if self.guide == "laplace":
+            self._check_laplace()
         if self.estimator == "path_derivative" and self.kl_scaling != "sum":
             raise ValueError("must have `kl_scaling` sum with `estimator` path_derivative")
+
+    def _check_laplace(self) -> None:
+        """Raise ValueError if a setting keeps a fit from a mode of the posterior."""
+        for name, why in LAPLACE_LACKS.items():
+            if getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(
+                    f"must leave out `{name}` with `guide` laplace, {why}, "
+                    f"got {getattr(self, name)}"
+                )
+        if isinstance(self.learning_rate, Tune):
+            raise ValueError(
+                "must give a number for `learning_rate` with `guide` laplace: a short fit has not "
+                "come to its mode"
+            )
 
     def _check_pymc(self) -> None:
         """Raise ValueError if a setting is asked of ``pm.fit`` that it does not have."""
@@ -204,3 +226,11 @@ PYMC_LACKS = (
     *("clip", "iterate_averaging", "early_stop"),
 )
 """Settings that the engine ``pymc`` takes at their defaults only."""
+
+LAPLACE_LACKS = {
+    "batch": "which needs the curvature of all rows",
+    "estimator": "which draws nothing",
+    "kl_weight": "which is at a mode of the posterior",
+    "kl_annealing": "which is at a mode of the posterior",
+}
+"""Settings that the guide ``laplace`` takes at their defaults only, and why."""

@@ -53,6 +53,9 @@ class Prior(Specification):
     has_scale: ClassVar[bool] = True
     """Whether there is a scale to put a hyperprior on."""
 
+    is_smooth: ClassVar[bool] = False
+    """Whether its density has two derivatives everywhere, as Laplace's approximation needs."""
+
     centrable: ClassVar[bool] = True
     """Whether weights can be drawn around a learned scale directly."""
 
@@ -100,6 +103,7 @@ class Normal(Prior):
     """Gaussian prior; ``scale`` is its standard deviation."""
 
     kind: Literal["normal"] = "normal"
+    is_smooth: ClassVar[bool] = True
     distribution: ClassVar[str] = "Normal"
 
 
@@ -129,6 +133,7 @@ class StudentT(Prior):
     """
 
     kind: Literal["student_t"] = "student_t"
+    is_smooth: ClassVar[bool] = True
     nu: Positive = 4.0
 
     def variable(self, name, scale, dims, shared):  # noqa: D102

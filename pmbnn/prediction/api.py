@@ -26,6 +26,7 @@ from pmbnn.inference.unit_free import fit_unit_free
 from pmbnn.inference.unsupported import why_not_finite
 from pmbnn.inference.xla.compile import sharing_programs
 from pmbnn.models.build import likelihood_of, parts_of
+from pmbnn.models.smooth import why_not_smooth
 from pmbnn.prediction.datatree import history_of
 from pmbnn.prediction.draws import GuideDraws, KeptDraws
 from pmbnn.prediction.posterior import Posterior
@@ -100,8 +101,9 @@ def fit(
     random_seed
         Seed of initial values, noise, minibatches and draws.
     guide
-        ``mean_field``, ``low_rank`` or ``full_rank`` normals on the unconstrained variables, or a
-        point: ``map``, ``maximum_likelihood``.
+        ``mean_field``, ``low_rank`` or ``full_rank`` normals on the unconstrained variables; a
+        normal at the mode of a network's posterior, ``laplace``, whose predictions are those of the
+        network made linear there; or a point: ``map``, ``maximum_likelihood``.
     learning_rate
         Adam's, at its highest.
     progress
@@ -129,7 +131,8 @@ def fit(
     References
     ----------
     Kucukelbir et al. (2017), Automatic Differentiation Variational Inference; Boyd and Vandenberghe
-    (2004), Convex Optimization, section 9.5, for the distance of the means.
+    (2004), Convex Optimization, section 9.5, for the distance of the means; Daxberger et al.
+    (2021), Laplace Redux, for ``laplace``.
 
     Examples
     --------
@@ -144,6 +147,8 @@ def fit(
     named = {"steps": steps, "restarts": restarts, "seed": random_seed, "guide": guide}
     named |= {"learning_rate": learning_rate, **settings}
     inference = validated(Inference, named, PLACES, "pb.fit")
+    if inference.guide == "laplace":
+        _check_laplace(model)
     dtype = chosen_dtype(model, dtype)
     place = device_here(device)
     with running_on(place), shown(progress):
@@ -166,12 +171,26 @@ def fit(
         reason=best.reason,
         draws_of=(
             f"the {inference.guide.replace('_', '-')} guide of restart {best.replica}, "
-            f"highest ELBO of {len(fits)}"
+            f"highest {'evidence' if inference.guide == 'laplace' else 'ELBO'} of {len(fits)}"
         ),
         dtype=dtype,
         device=place,
         history=history_of(fits),
     )
+
+
+def _check_laplace(model: pm.Model) -> None:
+    """Raise ValueError if a model has no Laplace approximation."""
+    parts = parts_of(model)
+    if parts is None:
+        raise ValueError(
+            "`guide` must not be laplace for a model that is not one of this package: its "
+            "predictions are by a network made linear."
+        )
+    fault = why_not_smooth(parts.prior, parts.hyperprior, parts.likelihood)
+    if fault is not None:
+        section, rule, kind = fault
+        raise ValueError(f"`{section}` {rule}, got {kind}.")
 
 
 def chosen_dtype(model: pm.Model, dtype: str | None) -> str:

@@ -47,6 +47,10 @@ class DrawSource(Protocol):
     def draw(self, i) -> jax.Array:
         """The `i`-th draw, ``(size,)``: the same in every program. A JAX function."""
 
+    @property
+    def tangent_at(self) -> jax.Array | None:
+        """Where predictions take the network as linear, ``(size,)``; None if they do not."""
+
     def n_distinct(self, draws: int) -> int:
         """Number of different draws among the first `draws`."""
 
@@ -103,6 +107,10 @@ class GuideDraws(Summarised):
         }
         return self.guide.draw(self.parameters, noise)
 
+    @property
+    def tangent_at(self):  # noqa: D102
+        return self.parameters["loc"] if self.guide.is_linearised else None
+
     def n_distinct(self, draws):  # noqa: D102
         return 1 if self.guide.is_point else draws
 
@@ -147,6 +155,7 @@ class KeptDraws(Summarised):
     values: np.ndarray
 
     draw_key: ClassVar[np.ndarray] = np.zeros(4, np.uint32)
+    tangent_at: ClassVar[None] = None
 
     @classmethod
     def spread(cls, values: np.ndarray) -> "KeptDraws":

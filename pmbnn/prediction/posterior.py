@@ -22,7 +22,7 @@ from pmbnn.inference.samplers.settings import Sampling
 from pmbnn.inference.settings import Inference
 from pmbnn.inference.unsupported import computed_by_pytensor, names_in_jax
 from pmbnn.inference.xla.compile import jax_function, precision
-from pmbnn.models.build import NetworkParts, likelihood_of
+from pmbnn.models.build import OBSERVED, NetworkParts, likelihood_of
 from pmbnn.prediction.class_probabilities import ClassProbabilities, Predictive
 from pmbnn.prediction.datatree import build_datatree
 from pmbnn.prediction.draws import (
@@ -124,7 +124,8 @@ class Posterior(Summarised):
     def elbo(self) -> float:
         """Mean ELBO of the best restart over the last tenth of its steps, in nats.
 
-        Of a model that is no network, it is the ELBO at the end. Not a number for chains.
+        Of a model that is no network, it is the ELBO at the end; of a Laplace approximation, its
+        logarithm of the evidence, which is no bound. Not a number for chains.
         """
         if self.history is None:
             return float("nan")
@@ -152,12 +153,15 @@ class Posterior(Summarised):
     def pareto_k(self) -> float:
         """Pareto k-hat of the importance ratios of model and guide: above 0.7 the guide is far off.
 
-        Not a number for chains, and for a guide without a density.
+        Not a number for chains, for a guide without a density, and for a Laplace approximation,
+        whose draws predict by another network.
 
         References
         ----------
         Yao et al. (2018), Yes, but did it work? Evaluating variational inference.
         """
+        if self._is_linearised:
+            return float("nan")
         values = self._values(None)
         log_q = self._log_guide(values)
         if np.isnan(log_q).all():
@@ -183,8 +187,9 @@ class Posterior(Summarised):
         """One phrase on the guide or the chains, and the same as rows of a table."""
         if self.chains is None:
             guide, restarts, elbo = self.settings.guide, self.settings.restarts, f"{self.elbo:.2f}"
-            phrase = f"{guide.replace('_', '-')} guide, ELBO {elbo} (highest of {restarts})"
-            return phrase, {"guide": guide, "ELBO": f"{elbo} nats", "restarts": restarts}
+            name = "log evidence" if guide == "laplace" else "ELBO"
+            phrase = f"{guide.replace('_', '-')} guide, {name} {elbo} (highest of {restarts})"
+            return phrase, {"guide": guide, name: f"{elbo} nats", "restarts": restarts}
         engine, (chains, draws, _) = self.settings.engine, self.chains.values.shape
         phrase = f"{chains} chains of {draws} draws by {engine.upper()}"
         return phrase, {"engine": engine, "chains": chains, "draws": draws}
@@ -234,14 +239,16 @@ class Posterior(Summarised):
             ``posterior``, with status and reason among its attributes; ``log_likelihood`` of each
             observed variable; ``sample_stats``; ``observed_data``; ``constant_data``.
 
-            The statistics of a guide are the log-densities of model and guide, ``log_p`` and
-            ``log_q``, for importance weights; its group ``fit`` has the ELBO during the fit, nats.
-            Those of chains are ``lp``, the log-density of the unconstrained variables,
-            ``diverging``, and further ones of the engine (MCLMC: ``energy_error``, the root mean
-            square of a step's on the way to a draw, nats; ``n_steps`` and their ``step_size``;
-            NUTS: what ``pm.sample`` has; SMC: of the run that a draw comes from ``log_evidence``,
-            nats, ``n_temperatures``, and ``acceptance_rate`` at the last); ``log_evidence`` with
-            ``log_evidence_error`` are attributes of the posterior of SMC.
+            Of a Laplace approximation, ``log_likelihood`` is that of the network made linear at the
+            mode, by which it predicts, and there are no statistics. The statistics of another guide
+            are the log-densities of model and guide, ``log_p`` and ``log_q``, for importance
+            weights. The group ``fit`` of a guide has the ELBO during the fit, nats. Those of chains
+            are ``lp``, the log-density of the unconstrained variables, ``diverging``, and further
+            ones of the engine (MCLMC: ``energy_error``, the root mean square of a step's on the way
+            to a draw, nats; ``n_steps`` and their ``step_size``; NUTS: what ``pm.sample`` has; SMC:
+            of the run that a draw comes from ``log_evidence``, nats, ``n_temperatures``, and
+            ``acceptance_rate`` at the last); ``log_evidence`` with ``log_evidence_error`` are
+            attributes of the posterior of SMC.
 
             Of a stored cell it is the trace that was stored, unless `draws` is given.
         """
@@ -255,7 +262,9 @@ class Posterior(Summarised):
         values = self._values(draws)
         arrays = self._read(values)
         attrs = {"status": self.status, "reason": self.reason, "draws_of": self.draws_of}
-        if self.chains is None:
+        if self._is_linearised:
+            arrays["log_likelihood"], statistics = self._log_likelihood_at_tangents(draws), {}
+        elif self.chains is None:
             statistics = {"log_p": arrays["log_p"], "log_q": self._log_guide(values)}
         else:
             numbers = spread_numbers(self.chains.draws, draws)
@@ -268,6 +277,21 @@ class Posterior(Summarised):
         if self.history is not None:
             tree["fit"] = xr.DataTree(self.history)
         return tree
+
+    @property
+    def _is_linearised(self) -> bool:
+        return any(source.tangent_at is not None for source in self.sources.values())
+
+    def _log_likelihood_at_tangents(self, draws: int | None) -> dict[str, np.ndarray]:
+        """Log-likelihood of all rows at the draws of `to_datatree`, by linear networks."""
+        draws, data = self.n_draws if draws is None else draws, model_values(self.model)
+        numbers = source_of_draws(self.sources, self.weights, self.best, draws)
+        with running_on(self.device):
+            by_source = {
+                i: self.predictor.row_log_likelihood(self.sources[i], data, draws)
+                for i in np.unique(numbers)
+            }
+        return {OBSERVED: np.stack([by_source[i][k] for k, i in enumerate(numbers)])[None]}
 
     def _check_not_broken(self, method: str) -> None:
         """Raise ValueError if too many chains broke: their draws are not of the posterior."""

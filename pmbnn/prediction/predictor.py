@@ -31,6 +31,7 @@ from pmbnn.inference.xla.rewrites import computed_once
 from pmbnn.models.build import LAYER_PARAMETER, OBSERVED, ROW_DATA, NetworkParts, likelihood_of
 from pmbnn.models.likelihoods import Likelihood
 from pmbnn.models.priors import STANDARD, Prior
+from pmbnn.prediction import linearised
 from pmbnn.prediction.class_probabilities import ClassProbabilities, Predictive, Weights
 from pmbnn.prediction.density import Density
 from pmbnn.prediction.draws import (
@@ -109,7 +110,9 @@ class Predictor:
             self._posterior = over_draws([values, *constants], posterior, brief=True)
             self._of_values = over_draws(inputs, predicted)
             function = jax_function(inputs, predicted)
-            self._of_draws, self._reduced = shared(function, lambda: _programs(function))
+            self._of_draws, self._reduced = shared(
+                function, lambda: _programs(function, [*parameters])
+            )
         options = compiler_options(brief=True)
         self._draws = shared("draws", lambda: jax.jit(draw_all, compiler_options=options))
 
@@ -212,6 +215,19 @@ class Predictor:
         """Targets drawn at the rows of `data`, one for each draw, ``(draw, observation)``."""
         return self.likelihood.sample(self.parameters(data, values, data["x"]), rng)
 
+    def row_log_likelihood(
+        self, source: DrawSource, data: Mapping[str, np.ndarray], draws: int
+    ) -> np.ndarray:
+        """Log-likelihood of every row at the first draws of a source, ``(draw, observation)``.
+
+        In nats; by the network, or by the linear one that a Laplace approximation predicts with.
+        """
+        if source.tangent_at is None:
+            return self.log_joint(data, self.values(source, draws))[0]
+        x, target = (data[name] for name in ROW_DATA)
+        parameters = self.single_draws(source, data, x, draws)
+        return linearised.log_likelihood(self.likelihood, parameters, target)
+
     def parameters(
         self, data: Mapping[str, np.ndarray], values: np.ndarray, x: np.ndarray
     ) -> dict[str, np.ndarray]:
@@ -281,20 +297,26 @@ class Predictor:
         return [np.asarray(data[name], self.dtype) for name in self.constants]
 
 
-def _programs(parameters: Callable) -> tuple[Callable, Callable]:
+def _programs(parameters: Callable, names: Sequence[str]) -> tuple[Callable, Callable]:
     """Programs of all draws of a block of rows, and of a function of them.
 
     Parameters
     ----------
     parameters
         Parameters of the likelihood, as a function of a flat vector, rows and constants.
+    names
+        Their names.
     """
 
     def one_draw(source, x, constants, i):
         # Once: XLA would draw anew within each operation that takes a part of the vector, for every
         # row (1,024 rows of the 2-5-5-2 network: 25 instead of 8 us a draw).
         vector = computed_once(source.draw(i))
-        return tuple(parameters(vector, x, *constants))
+        if source.tangent_at is None:
+            return tuple(parameters(vector, x, *constants))
+        return linearised.at_tangent(
+            lambda at: parameters(at, x, *constants), names, source.tangent_at, vector
+        )
 
     def draws_of_block(draws, source, x, constants):
         return jax.lax.map(partial(one_draw, source, x, constants), jnp.arange(draws))

@@ -283,6 +283,8 @@ def _method(records: Sequence[CellRecord]) -> str:
         return f"posterior{at}, sampled by {name.upper()}"
     if cell.is_point:
         return f"{name.replace('_', ' ')} estimates"
+    if cell.is_laplace:
+        return "Laplace approximations"
     return f"ADVI with a {name.replace('_', '-')} guide"
 
 

@@ -458,10 +458,11 @@ def invalid_chains(records: Sequence[CellRecord]) -> dict[str, str]:
 def bounds_evidence(record: CellRecord) -> bool:
     """Whether the ELBO or evidence of a cell bounds the evidence of its posterior.
 
-    A point has no width, and its objective is a density; an ensemble is no posterior.
+    A point has no width, and its objective is a density; Laplace's approximation of the evidence
+    may be too high; an ensemble is no posterior.
     """
     cell = record.cell
-    is_other = cell.is_point or cell.is_tempered or cell.is_ensemble
+    is_other = cell.is_point or cell.is_laplace or cell.is_tempered or cell.is_ensemble
     return record.status != "improper" and not is_other
 
 

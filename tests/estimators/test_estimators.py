@@ -20,7 +20,7 @@ from tiers import slow_but
 
 import pmbnn as pb
 from pmbnn.estimators import base
-from pmbnn.fitting import fit
+from pmbnn.inference.engines import ENGINES
 
 FEW = {"hidden": (3,), "steps": 200, "draws": 50}
 SAMPLER = {"engine": "mclmc", "settings": {"chains": 2, "draws": 20, "tuning": 200, "thin": 2}}
@@ -151,14 +151,14 @@ def test_model_and_trace(classifier):
 
 
 def test_one_shape_compiles_once(monkeypatch):
-    built, compiled = [], fit.ENGINES["compiled"]
+    built, compiled = [], ENGINES["compiled"]
 
     def build_program(*args, **kwargs):
         built.append(args)
         return compiled.build_program(*args, **kwargs)
 
     counting = compiled._replace(build_program=build_program)
-    monkeypatch.setitem(fit.ENGINES, "compiled", counting)
+    monkeypatch.setitem(ENGINES, "compiled", counting)
     base._programs.cache_clear()
     x, y = labelled()  # as `classifier`, whose compiled program is found on the disk
     estimator = pb.BNNClassifier(**FEW)

@@ -128,7 +128,7 @@ class Script(ScriptedPredictor):
 def script(monkeypatch):
     made = Script()
     for module in (fitting, group_programs):
-        monkeypatch.setattr(module, "ENGINES", {"compiled": made})
+        monkeypatch.setattr(module, "engine_of", lambda settings: made)
     return made
 
 

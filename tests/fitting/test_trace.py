@@ -28,6 +28,7 @@ from pmbnn.models.networks import Dense
 from pmbnn.models.priors import Fixed, HalfNormal, Horseshoe, Normal, ScaleMixture
 from pmbnn.prediction.class_probabilities import mix
 from pmbnn.prediction.draws import GuideDraws
+from pmbnn.prediction.posterior import source_of_draws
 from pmbnn.prediction.predictor import Predictor
 from pmbnn.prediction.settings import Fresh, Map, Predict
 from pmbnn.results.store import trace_writer
@@ -793,3 +794,35 @@ def test_some_images_are_kept(tmp_path):
     np.testing.assert_allclose(pixels.values.reshape(len(kept), -1), raw, atol=0.51)
     assert pixels.max() > 200
     assert made.path.stat().st_size < 1_000_000
+
+
+def test_traces_of_laplace_are_of_the_linear_network(tmp_path):
+    inference = Inference(guide="laplace", steps=300, restarts=2, validation=0.2)
+    predict = CELL.predict.model_copy(update={"mixture": "stacked"})
+    cell = replace(CELL, hyperprior=Fixed(), inference=inference, predict=predict)
+    programs, dataset = GroupPrograms("group", 16), cell.dataset.load()
+    (fitted,) = fit_job([cell], {cell.dataset: dataset}, programs)
+    assert [fit.status for fit in fitted.fits] == ["converged"] * 2
+    assert "highest evidence" in replace(fitted, weights={0: 0.0, 1: 1.0}).draws_of
+    predictor = programs.predictor(cell, dataset.training)
+    trace = traced(fitted, dataset, predictor, tmp_path).trace
+    assert "sample_stats" not in trace.children
+    found = trace["log_likelihood"]["y"].values[0]
+    draws = len(found)
+    numbers = source_of_draws(fitted.sources, fitted.weights, fitted.best, draws)
+    singles = {
+        i: predictor.single_draws(source, fitted.data, dataset.x_train, draws)["probability"]
+        for i, source in fitted.sources.items()
+    }
+    rows = np.arange(len(dataset.y_train))
+    expected = [np.log(singles[i][k][rows, dataset.y_train]) for k, i in enumerate(numbers)]
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    values = {i: predictor.values(source, draws) for i, source in fitted.sources.items()}
+    of_network, _ = predictor.log_joint(
+        fitted.data, np.stack([values[i][k] for k, i in enumerate(numbers)])
+    )
+    assert np.abs(of_network - found).max() > 0.5
+    # Each probability of a label, by the targets drawn at 50 draws: four standard errors.
+    p = np.exp(np.array(expected)).mean(axis=0)
+    drawn = (trace["posterior_predictive"]["y"].values[0] == dataset.y_train).mean(axis=0)
+    assert (np.abs(drawn - p) < 4 * np.sqrt(0.25 / draws)).all()
