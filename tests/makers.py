@@ -9,6 +9,7 @@ import xarray as xr
 
 from pmbnn.calibration.store import StoredRanks
 from pmbnn.experiment.cells import stored_cell
+from pmbnn.models.priors import PyMCHyperprior, PyMCPrior
 from pmbnn.results.present import FILE as CELLS
 from pmbnn.results.present import CellList
 from pmbnn.results.record import CellRecord
@@ -20,6 +21,15 @@ NO_SCALE = {"kind": "fixed", "scale": None}
 HALF_NORMAL = {"kind": "half_normal", "on": "scale", "per": "layer", "centred": False, "sigma": 1.0}
 MOONS = {"kind": "moons", "seed": 0, "noise": 0.4, "train": 700, "test": 300}
 MNIST = {"kind": "mnist", "seed": 0, "source": "embedded", "folder": None, "train": None}
+
+NEEDED = {PyMCPrior: {"dist": "Logistic"}}
+NEEDED[PyMCHyperprior] = {"dist": "Gamma", "alpha": 2.0, "beta": 1.0}
+"""Settings without a default, by class."""
+
+
+def with_defaults(cls, **settings):
+    """Specification with its defaults, and with something for what has none."""
+    return cls(**{**NEEDED.get(cls, {}), **settings})
 
 
 def record(prior="normal", hyperprior=HALF_NORMAL, dataset=MOONS, sweep="toy", **changes):

@@ -118,5 +118,5 @@ def html_pictures(pictures: Iterable[bytes]) -> str:
 
 def settings_table(spec: BaseModel) -> str:
     """Table of the settings of a specification, those not at their defaults in bold."""
-    settings = {name: getattr(spec, name) for name in type(spec).model_fields}
+    settings = {name: getattr(spec, name) for name in spec.written_fields}
     return html_table(type(spec).__name__, settings, bold=_changed(spec))

@@ -75,6 +75,14 @@ class ConfigError(UserError):
     """Settings that are not valid; the message is one line."""
 
 
+class SettingError(ValueError):
+    """What a validator of a whole specification raises about one field, or about all (None)."""
+
+    def __init__(self, field: str | None, rule: str) -> None:
+        super().__init__(rule)
+        self.field = field
+
+
 class ArgumentError(ConfigError, TypeError):
     """An argument that a function or class does not have: a TypeError, like Python's own."""
 
@@ -182,6 +190,8 @@ def translated(
     if kind == "value_error":
         if isinstance(context["error"], ConfigError):  # it has its place already
             return context["error"]
+        if field := getattr(context["error"], "field", None):
+            where = _where((field,), places, place)
         return ConfigError(f"`{where}` {context['error']}.")
     if kind == "missing":
         return ConfigError(f"`{where}` is missing.")

@@ -68,6 +68,11 @@ class Specification(BaseModel):
         check_arguments(settings, type(self).model_fields, type(self).__name__)
         _fill(self, settings, {}, "")
 
+    @property
+    def written_fields(self) -> tuple[str, ...]:
+        """Names of the fields that an experiment file with every default filled in has."""
+        return tuple(type(self).model_fields)
+
     def _repr_html_(self) -> str:
         return settings_table(self)
 

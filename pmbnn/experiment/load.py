@@ -244,7 +244,7 @@ def _check_cells(experiment: Experiment) -> None:
 
 def as_written(spec: Specification) -> dict[str, Any]:
     """A specification as an experiment file writes it."""
-    return {name: value_as_written(getattr(spec, name)) for name in type(spec).model_fields}
+    return {name: value_as_written(getattr(spec, name)) for name in spec.written_fields}
 
 
 def value_as_written(value: object) -> object:

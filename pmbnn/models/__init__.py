@@ -4,7 +4,7 @@ import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
-    submodules={"likelihoods", "networks", "priors"},
+    submodules={"hyperpriors", "likelihoods", "networks", "priors"},
     submod_attrs={
         "build": ["build_model", "dense_classifier", "model_data"],
         "likelihoods": ["LIKELIHOODS", "ClassLikelihood", "DensityLikelihood", "Likelihood"],

@@ -292,7 +292,7 @@ def _weight(
     local = prior.local_scale(name, dims)
     if local is not None:
         scale = scale * local
-    elif centred:
+    elif centred and prior.centrable:
         return prior.variable(name, scale, dims, shared)
     # PyTensor would keep Python's 1.0 in single precision, and take its logarithm there.
     standard = prior.variable(name + STANDARD, np.float64(1.0), dims, shared)

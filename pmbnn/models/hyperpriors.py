@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pmbnn.core.spec import Positive, Specification, Tune, registry
+from pmbnn.models.pymc_distributions import OfPositive, PyMCDistribution
 
 if TYPE_CHECKING:
     from pytensor.tensor import TensorVariable
@@ -198,8 +199,30 @@ class PointScale(Hierarchical):
         return positive_point(name, dims)
 
 
+class PyMCHyperprior(Hierarchical, PyMCDistribution):
+    """Any distribution of PyMC that leaves out negative numbers, on the scale or the variance."""
+
+    kind: Literal["pymc"] = "pymc"
+    dist: OfPositive
+    must_be_positive: ClassVar[bool] = True
+
+    @property
+    def _parameters(self) -> tuple[str, ...]:
+        return tuple(self.given)
+
+    @property
+    def distribution(self) -> str:
+        """Name of the distribution in PyMC."""
+        return self.dist
+
+    @property
+    def structure(self) -> Mapping[str, object]:
+        """Every setting but the values of parameters, with the names of those that are given."""
+        return {**super().structure, "given": self._parameters}
+
+
 HYPERPRIORS: dict[str, type[Hyperprior]] = registry(
-    Fixed, HalfNormal, HalfCauchy, InverseGamma, PointScale
+    Fixed, HalfNormal, HalfCauchy, InverseGamma, PointScale, PyMCHyperprior
 )
 
 __all__ = [
@@ -211,4 +234,5 @@ __all__ = [
     "Hyperprior",
     "InverseGamma",
     "PointScale",
+    "PyMCHyperprior",
 ]

@@ -20,7 +20,9 @@ from pmbnn.models.hyperpriors import (
     Hyperprior,
     InverseGamma,
     PointScale,
+    PyMCHyperprior,
 )
+from pmbnn.models.pymc_distributions import OfReal, PyMCDistribution, as_constants
 
 if TYPE_CHECKING:
     from pytensor.tensor import TensorVariable
@@ -57,7 +59,10 @@ class Prior(Specification):
     """Whether its density has two derivatives everywhere, as Laplace's approximation needs."""
 
     centrable: ClassVar[bool] = True
-    """Whether weights can be drawn around a learned scale directly."""
+    """Whether weights can be drawn around a learned scale directly.
+
+    If not, they are always the scale times the `variable` of scale 1.
+    """
 
     @model_validator(mode="after")
     def _biases_have_a_scale(self):
@@ -319,8 +324,29 @@ class Flat(Prior):
         return pm.Flat(name, dims=dims)
 
 
+class PyMCPrior(Prior, PyMCDistribution):
+    """Any distribution of PyMC: each weight is the scale times a draw of the distribution.
+
+    weight = scale · z with z ~ ``pm.<dist>(...)``, so that scale 1 gives the distribution as
+    written, with its location. This form is always non-centred, and `centred` hyperpriors are
+    rejected: it has the right density for every distribution. The draws z are called
+    ``weight_1_z``, ``bias_1_z``, ...; those of a distribution on a part of the line are
+    transformed by PyMC. A distribution of positive numbers makes all weights positive.
+    """
+
+    kind: Literal["pymc"] = "pymc"
+    dist: OfReal
+    centrable: ClassVar[bool] = False
+
+    def variable(self, name, scale, dims, shared):
+        """Draws of the distribution as written. The scale is 1; the model multiplies by its own."""
+        import pymc as pm
+
+        return getattr(pm, self.dist)(name, dims=dims, **as_constants(self.given))
+
+
 PRIORS: dict[str, type[Prior]] = registry(
-    Normal, Laplace, Cauchy, StudentT, ScaleMixture, TrainableMean, Horseshoe, Flat
+    Normal, Laplace, Cauchy, StudentT, ScaleMixture, TrainableMean, Horseshoe, Flat, PyMCPrior
 )
 
 
@@ -341,6 +367,8 @@ __all__ = [
     "Normal",
     "PointScale",
     "Prior",
+    "PyMCHyperprior",
+    "PyMCPrior",
     "ScaleMixture",
     "StudentT",
     "TrainableMean",

@@ -73,11 +73,16 @@ def _flatten(value: Any, prefix: str) -> Iterable[tuple[str, Any]]:
 # Specifications
 
 
+def kind_name(spec: Specification) -> str:
+    """Kind of a specification; of a distribution of PyMC, its name there."""
+    return spec.dist if spec.kind == "pymc" else spec.kind
+
+
 def label(spec: Specification) -> str:
-    """Short name of a specification: ``fixed 0.1``, ``half_normal``."""
+    """Short name of a specification: ``fixed 0.1``, ``half_normal``, ``Logistic``."""
     scale = getattr(spec, "scale", None)
     if scale is None:
-        return spec.kind
+        return kind_name(spec)
     return f"{spec.kind} {scale:g}" if isinstance(scale, float | int) else f"{spec.kind} (tuned)"
 
 
@@ -218,12 +223,12 @@ def combination_title(cell: Cell, chosen_scale: float | None = None) -> str:
 
     A fixed scale is named with its value, which is the chosen one where it was tuned.
     """
-    prior = pretty(cell.prior.kind)
+    prior = pretty(kind_name(cell.prior))
     words = f"{prior[0].upper()}{prior[1:]} prior"
     if not cell.has_scale:
         return f"{words}, no scale"
     if cell.scale is None:
-        return f"{words}, {pretty(cell.hyperprior.kind)} hyperprior"
+        return f"{words}, {pretty(kind_name(cell.hyperprior))} hyperprior"
     if chosen_scale is not None:
         return f"{words}, fixed scale {chosen_scale:.3g} (tuned)"
     return f"{words}, {title(cell.hyperprior).replace('fixed', 'fixed scale', 1)}"

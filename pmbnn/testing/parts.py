@@ -99,12 +99,12 @@ def check_prior(prior: Prior | type[Prior]) -> None:
 
     It is registered and reads back from an experiment file; it makes models with every
     registered hyperprior and likelihood, with finite log-probability and gradient and as many
-    free scalars as `n_free` says; and its scale is one: the density of scale · z is that of z
-    over the scale.
+    free scalars as `n_free` says; and, where weights can be drawn around a scale, it is
+    one: the density of scale · z is that of z over the scale.
     """
     prior = specification_of(prior, Prior)
     check_specification(prior, "prior")
-    if prior.has_scale:
+    if prior.has_scale and prior.centrable:
         with assertion(f"`{prior.kind}` has no density"):
             _check_scale(prior)
     for hyperprior in _that_meet(prior):

@@ -865,7 +865,7 @@ def check_rejected(folder, *arguments, match):
         (
             {"prior": ["normal", "laplas"]},
             r"`sweeps\[0\].prior\[1\]` must be one of cauchy, flat, horseshoe, laplace, normal, "
-            "scale_mixture, student_t, trainable_mean, got 'laplas'; did you mean `laplace`",
+            "pymc, scale_mixture, student_t, trainable_mean, got 'laplas'; did you mean `laplace`",
         ),
         (
             {"prior": "flat", "hyperprior": "half_normal"},

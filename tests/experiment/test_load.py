@@ -274,12 +274,12 @@ MISTAKES = [
     (
         experiment(prior="[normal, laplace, gaussian]"),
         "`sweeps[0].prior[2]` must be one of cauchy, flat, horseshoe, laplace, normal, "
-        "scale_mixture, student_t, trainable_mean, got 'gaussian'.",
+        "pymc, scale_mixture, student_t, trainable_mean, got 'gaussian'.",
     ),
     (
         experiment(prior="{kind: [normal, laplase]}"),
         "`sweeps[0].prior.kind[1]` must be one of cauchy, flat, horseshoe, laplace, normal, "
-        "scale_mixture, student_t, trainable_mean, got 'laplase'; did you mean `laplace`?",
+        "pymc, scale_mixture, student_t, trainable_mean, got 'laplase'; did you mean `laplace`?",
     ),
     (
         experiment(prior="3"),
@@ -293,7 +293,7 @@ MISTAKES = [
     (
         experiment(prior="{fan_in: true}"),
         "`sweeps[0].prior.kind` is missing. Choices: cauchy, flat, horseshoe, laplace, normal, "
-        "scale_mixture, student_t, trainable_mean.",
+        "pymc, scale_mixture, student_t, trainable_mean.",
     ),
     (
         experiment(prior="[normal, normal]"),
@@ -480,6 +480,21 @@ MISTAKES = [
         experiment(prior="[normal, {kind: scale_mixture, sigma_2: [0.1, 2]}]"),
         "`sweeps[0].prior[1]` must have `sigma_1` >= `sigma_2`, which tells the components "
         "apart, got 1 and 2.",
+    ),
+    (
+        experiment(prior="[normal, {kind: pymc, dist: Logistic, s: [1, 0]}]"),
+        "`sweeps[0].prior[1].s[1]` must have s > 0 in pm.Logistic, got s 0.",
+    ),
+    (
+        experiment(prior="{kind: pymc, dist: [Logistic, Gumbl]}"),
+        "`sweeps[0].prior.dist[1]` must be one of AsymmetricLaplace, Beta, Cauchy, ChiSquared, "
+        "Exponential, Gamma, Gumbel, HalfCauchy, HalfNormal, HalfStudentT, InverseGamma, "
+        "Kumaraswamy, Laplace, LogNormal, Logistic, Moyal, Normal, Pareto, SkewStudentT, StudentT, "
+        "Triangular, TruncatedNormal, Uniform, Wald, Weibull, got 'Gumbl'; did you mean `Gumbel`?",
+    ),
+    (
+        experiment(hyperprior="{kind: pymc, dist: Uniform, lower: -1}"),
+        "`sweeps[0].hyperprior.lower` must leave pm.Uniform no negative numbers, got lower -1.",
     ),
     (
         experiment(prior="{kind: scale_mixture, spread: 0.5}"),

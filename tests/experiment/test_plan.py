@@ -53,6 +53,8 @@ from pmbnn.models.priors import (
     Horseshoe,
     Laplace,
     Normal,
+    PyMCHyperprior,
+    PyMCPrior,
     ScaleMixture,
     StudentT,
     Tune,
@@ -133,6 +135,14 @@ def grid(priors=PRIORS, seeds=12, restarts=3):
             "mnist-local-seed0_dense-5-5_normal_half_normal",
         ),
         ({"prior": StudentT()}, "moons-noise0.4-seed0_dense-5-5_student_t-nu4_half_normal"),
+        (
+            {"prior": PyMCPrior(dist="Gumbel", mu=0, beta=0.7, fan_in=True)},
+            "moons-noise0.4-seed0_dense-5-5_pymc-Gumbel-beta0.7-mu0-fan_in_half_normal",
+        ),
+        (
+            {"hyperprior": PyMCHyperprior(dist="Gamma", alpha=2, beta=1, on="variance")},
+            "moons-noise0.4-seed0_dense-5-5_normal_pymc-Gamma-alpha2-beta1-variance",
+        ),
         ({"prior": Horseshoe()}, "moons-noise0.4-seed0_dense-5-5_horseshoe_half_normal"),
         (
             {"prior": ScaleMixture(sigma_1=0.5, learned=True)},

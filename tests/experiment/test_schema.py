@@ -38,6 +38,20 @@ def test_every_experiment_file_is_valid(validator, file):
     validator.validate(read_yaml(file))
 
 
+OF_PYMC = "{kind: pymc, dist: Logistic, s: [0.5, 1]}"
+
+
+def test_a_distribution_of_pymc_has_its_names_in_the_schema(validator):
+    text = SWEEP.replace("{kind: laplace, fan_in: [false, true]}", OF_PYMC)
+    assert text != SWEEP
+    validator.validate(parse_yaml(text, "text"))
+    for good, bad in (("Logistic", "Logistc"), ("s: [0.5, 1]", "s: wide"), ("s: [", "z: [")):
+        assert not validator.is_valid(parse_yaml(text.replace(good, bad), "text"))
+    on_scale = text.replace("[half_cauchy,", "[{kind: pymc, dist: Gamma, alpha: 2, beta: 1},")
+    validator.validate(parse_yaml(on_scale, "text"))
+    assert not validator.is_valid(parse_yaml(on_scale.replace("Gamma", "Logistic"), "text"))
+
+
 def test_axes_and_names_are_valid(validator):
     validator.validate(parse_yaml(SWEEP, "text"))
 
@@ -77,7 +91,7 @@ def test_mistakes_are_not(validator, good, bad):
     assert not validator.is_valid(parse_yaml(text, "text"))
 
 
-PRIORS = "['cauchy', 'flat', 'horseshoe', 'laplace', 'normal', 'scale_mixture', 'student_t', "
+PRIORS = "['cauchy', 'flat', 'horseshoe', 'laplace', 'normal', 'pymc', 'scale_mixture', "
 NEAREST = [
     ("[normal,", "[nromal,", "prior[0]", f"'nromal' is not one of {PRIORS}"),
     ("kind: laplace", "kind: lapalce", "prior[1].kind", f"'lapalce' is not one of {PRIORS}"),

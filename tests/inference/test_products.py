@@ -6,6 +6,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+from makers import with_defaults
 from pytensor.graph.basic import clone_get_equiv
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.traversal import graph_inputs
@@ -94,8 +95,9 @@ def check_dense(products, ending):
     "prior", slow_but(["horseshoe", "laplace", "trainable_mean"], sorted(PRIORS))
 )
 def test_every_prior(prior, products_of):
+    prior = with_defaults(PRIORS[prior])
     products = products_of(dense_classifier(X, Y, hidden=(4,), prior=prior))
-    check_dense(products, "_z" if prior == "horseshoe" else "")
+    check_dense(products, "" if prior.centrable else "_z")
 
 
 @pytest.mark.parametrize(
@@ -115,7 +117,7 @@ SCALES = pairwise([*product(HIERARCHICAL, ("layer", "network", "unit"), (False, 
 
 @pytest.mark.parametrize(("hyperprior", "per", "centred"), slow_but(SCALES[:3], SCALES))
 def test_every_hyperprior(hyperprior, per, centred, products_of):
-    kind = HYPERPRIORS[hyperprior](per=per, centred=centred)
+    kind = with_defaults(HYPERPRIORS[hyperprior], per=per, centred=centred)
     products = products_of(dense_classifier(X, Y, hidden=(4,), hyperprior=kind))
     check_dense(products, "" if centred else "_z")
 

@@ -1,9 +1,12 @@
 """A fixed scale of biases beside any scale of the weights."""
 
+from functools import partial
+
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+from makers import with_defaults
 
 from pmbnn.core.errors import ConfigError
 from pmbnn.data.arrays import Rows
@@ -131,8 +134,8 @@ def test_a_prior_without_a_scale_takes_none():
 @pytest.mark.parametrize("kind", [k for k, prior in PRIORS.items() if prior.has_scale])
 def test_what_is_not_set_is_not_stored(kind):
     """Digests of cells are taken of what is stored."""
-    prior = PRIORS[kind]
+    prior = partial(with_defaults, PRIORS[kind])
     assert "bias_scale" not in prior().model_dump(mode="json")
     assert "bias_scale" not in prior().model_dump_json()
     assert prior(bias_scale=2.0).model_dump(mode="json")["bias_scale"] == 2
-    assert prior.model_validate_json(prior(bias_scale=2.0).model_dump_json()).bias_scale == 2
+    assert PRIORS[kind].model_validate_json(prior(bias_scale=2.0).model_dump_json()).bias_scale == 2

@@ -7,6 +7,7 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from makers import with_defaults
 from scipy import stats
 from scipy.special import expit, log_softmax, logit
 from tiers import pairwise, slow_but
@@ -67,8 +68,10 @@ SMALLEST = {
 
 def build(prior="normal", hyperprior="fixed", network=SMALL, dataset=ROWS):
     """Model of named or specified priors on the rows above."""
-    prior = PRIORS[prior]() if isinstance(prior, str) else prior
-    hyperprior = HYPERPRIORS[hyperprior]() if isinstance(hyperprior, str) else hyperprior
+    prior = with_defaults(PRIORS[prior]) if isinstance(prior, str) else prior
+    hyperprior = (
+        with_defaults(HYPERPRIORS[hyperprior]) if isinstance(hyperprior, str) else hyperprior
+    )
     return build_model(network, prior, hyperprior, Categorical(), dataset)
 
 
@@ -98,7 +101,9 @@ def log_probability(evaluate):
 
 
 LEARNED_MIXTURE = ScaleMixture(learned=True)
-EVERY_PRIOR = {kind: prior() for kind, prior in PRIORS.items()} | {"learned": LEARNED_MIXTURE}
+EVERY_PRIOR = {kind: with_defaults(prior) for kind, prior in PRIORS.items()} | {
+    "learned": LEARNED_MIXTURE
+}
 
 
 def can_be_built(prior, hyperprior, on, per, centred, network):
@@ -133,7 +138,7 @@ def expected_dims(parameters, prior, hyperprior):
         dims[parameter.name] = parameter.dims
         if is_scaled(prior, hyperprior):
             dims[parameter.name + STANDARD] = parameter.dims
-        if not prior.centrable:
+        if prior.kind == "horseshoe":
             dims[f"{parameter.name}_local"] = parameter.dims
         if prior.kind == "trainable_mean":
             dims[f"{parameter.name}_mean"] = parameter.dims
@@ -171,7 +176,8 @@ def test_every_combination(prior, hyperprior, on, per, centred, network):
     """Any two settings of the parts meet in one of the models."""
     prior, hyperprior = EVERY_PRIOR[prior], HYPERPRIORS[hyperprior]
     settings = {"on": on, "per": per, "centred": centred}
-    hyperprior = hyperprior(**(settings if issubclass(hyperprior, Hierarchical) else {}))
+    settings = settings if issubclass(hyperprior, Hierarchical) else {}
+    hyperprior = with_defaults(hyperprior, **settings)
     network, rows = SMALLEST[network]
     parameters = network.parameters(rows.input_shape, 3)
     model = check_model(network, prior, hyperprior, Categorical(), rows)
@@ -242,7 +248,8 @@ def test_models_that_differ_in_data_share_one_graph(kind, log_probability):
     """A model given the data of another one is that other model."""
     settings = {"fixed": {"scale": 0.3}, "inverse_gamma": {"alpha": 3.0, "beta": 0.4}}
     settings |= {"half_normal": {"sigma": 0.3}, "half_cauchy": {"beta": 0.3}, "point": {}}
-    other_hyperprior = HYPERPRIORS[kind](**settings[kind])
+    settings["pymc"] = {"alpha": 3.0, "beta": 0.4}
+    other_hyperprior = with_defaults(HYPERPRIORS[kind], **settings[kind])
     other_rows = rows(n=14, random_seed=5)
     model, other = build("laplace", kind), build("laplace", other_hyperprior, dataset=other_rows)
     point = random_point(other)
@@ -537,14 +544,14 @@ def test_dense_classifier_has_two_classes_at_least(labels):
             {"prior": "gauss"},
             (
                 "^`prior` must be one of cauchy, flat, horseshoe, laplace, normal, "
-                "scale_mixture, student_t, trainable_mean, got 'gauss'.$"
+                "pymc, scale_mixture, student_t, trainable_mean, got 'gauss'.$"
             ),
         ),
         (
             {"hyperprior": "gamma"},
             (
                 "^`hyperprior` must be one of fixed, half_cauchy, half_normal, inverse_gamma, "
-                "point, got 'gamma'.$"
+                "point, pymc, got 'gamma'.$"
             ),
         ),
         ({"activation": "swish"}, "`activation` must be one of"),

@@ -6,6 +6,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+from makers import with_defaults
 from scipy import stats
 from scipy.special import expit, logit, logsumexp
 
@@ -72,7 +73,9 @@ PRIOR_SETTINGS = {
         {"sigma_1": 0.3, "sigma_2": 0.3},
     ],
 }
-PRIOR_CASES = [(kind, s) for kind in PRIORS for s in PRIOR_SETTINGS.get(kind, [{}])]
+PRIOR_CASES = [
+    (kind, s) for kind in PRIORS if kind != "pymc" for s in PRIOR_SETTINGS.get(kind, [{}])
+]
 HYPERPRIOR_REFERENCES = {
     "half_normal": lambda x, sigma: stats.halfnorm.logpdf(x, scale=sigma),
     "half_cauchy": lambda x, beta: stats.halfcauchy.logpdf(x, scale=beta),
@@ -88,9 +91,10 @@ HYPERPRIOR_OFFSETS = {"half_cauchy": 2e-9}
 LEARNED = {
     kind: cls
     for kind, cls in HYPERPRIORS.items()
-    if issubclass(cls, Hierarchical) and not cls.is_point
+    if issubclass(cls, Hierarchical) and not cls.is_point and kind != "pymc"
 }
-"""Those that are distributions: a point has none, see ``tests/inference/test_points.py``."""
+"""Those that are distributions: a point has none, see ``tests/inference/test_points.py``. Those of
+PyMC by their names are in ``test_pymc_distributions.py``."""
 
 
 def log_density(evaluate, variable, unconstrained):
@@ -211,9 +215,10 @@ def test_log_density_of_the_local_scales_of_a_horseshoe(evaluate):
 @pytest.mark.parametrize("kind", PRIORS)
 def test_only_a_horseshoe_has_local_scales(kind):
     with pm.Model(coords={"point": range(2)}) as model:
-        local = PRIORS[kind]().local_scale("w", ("point",))
+        local = with_defaults(PRIORS[kind]).local_scale("w", ("point",))
     assert [v.name for v in model.free_RVs] == (["w_local"] if kind == "horseshoe" else [])
-    assert (local is None) == PRIORS[kind].centrable == (kind != "horseshoe")
+    assert (local is None) == (kind != "horseshoe")
+    assert PRIORS[kind].centrable == (kind not in ("horseshoe", "pymc"))
 
 
 @pytest.mark.parametrize(

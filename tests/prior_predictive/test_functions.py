@@ -3,6 +3,7 @@
 import numpy as np
 import pymc as pm
 import pytest
+from makers import with_defaults
 from scipy import stats
 from scipy.special import expit, softmax
 from tiers import slow_but
@@ -57,6 +58,7 @@ def standard(prior, size, rng):
             scale=np.hypot(1, prior.spread), size=share, random_state=rng
         ),
         "scale_mixture": lambda: mixture(prior, share, rng),
+        "pymc": lambda: stats.logistic.rvs(size=share, random_state=rng),
     }
     return draw[prior.kind]()
 
@@ -74,14 +76,15 @@ def scales(hyperprior, size, rng):
         "half_normal": lambda h: stats.halfnorm(scale=h.sigma),
         "half_cauchy": lambda h: stats.halfcauchy(scale=h.beta),
         "inverse_gamma": lambda h: stats.invgamma(h.alpha, scale=h.beta),
+        "pymc": lambda h: stats.gamma(h.alpha, scale=1 / h.beta),
     }[hyperprior.kind](hyperprior)
     found = law.rvs(size=size, random_state=rng)
     return np.sqrt(found) if getattr(hyperprior, "on", "scale") == "variance" else found
 
 
 # Standard draws times a scale: neither asks what the other is.
-CASES = [(cls(), HalfCauchy()) for cls in PRIORS.values() if cls.has_scale]
-CASES += [(Normal(), cls()) for cls in HYPERPRIORS.values() if not cls.is_point]
+CASES = [(with_defaults(cls), HalfCauchy()) for cls in PRIORS.values() if cls.has_scale]
+CASES += [(Normal(), with_defaults(cls)) for cls in HYPERPRIORS.values() if not cls.is_point]
 CASES = list(dict.fromkeys(CASES))
 CASES += [
     (ScaleMixture(learned=True), HalfNormal(per="network")),
