@@ -29,8 +29,8 @@ OfReal = Literal[
 ``Flat`` and ``HalfFlat`` are improper, ``Interpolated`` takes arrays, and ``PolyaGamma`` has no
 density in JAX. ``LogitNormal`` has no transformation to the real line in PyMC, and that of
 ``VonMises`` is periodic, so that no distribution on the line corresponds to it. In single precision
-under JAX, PyMC 6.4 gives gradients that are not finite: for ``SkewNormal`` near 0 and in the thin
-tail, for ``ExGaussian`` from 5 standard deviations on, for ``Rice`` from 55 on.
+under JAX, PyMC 6.4 gives gradients that are not finite: those of ``SkewNormal`` near 0, of
+``ExGaussian`` at -5 and of ``Rice`` at 55, with unit scales.
 """
 
 NEGATIVE = [-(10.0**exponent) for exponent in (-300, *range(-8, 9))]

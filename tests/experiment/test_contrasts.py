@@ -128,7 +128,7 @@ def test_contrasts_are_no_part_of_a_cell(load):
         (
             one("{hyperprior: half_norml}"),
             "`contrasts[0].first.hyperprior` must be one of fixed, half_cauchy, half_normal, "
-            "inverse_gamma, point, got 'half_norml'; did you mean `half_normal`?",
+            "inverse_gamma, point, pymc, got 'half_norml'; did you mean `half_normal`?",
         ),
         (
             one("{hyperprior: {kind: fixed, scal: 1}}"),
