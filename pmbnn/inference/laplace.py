@@ -31,7 +31,7 @@ from pmbnn.inference.newton import Expectations
 from pmbnn.inference.program import Program
 from pmbnn.inference.result import Fit, Progress, Replica
 from pmbnn.inference.settings import Inference
-from pmbnn.inference.xla.compile import precision
+from pmbnn.inference.xla.compile import precision, sharing_programs
 
 NEAR = 0.01
 """Distance of a mode that was found from the true one, in standard deviations, at most."""
@@ -123,7 +123,9 @@ def fit(
 
     shown = None if progress is None else with_current
     points = groups.fit(program.point, replicas, shown, checkpoints, steps)
-    with stage("curvature", len(points), "fit") as report_progress:
+    # One compilation for all replicas, and for later fits of the model.
+    shared = sharing_programs(program.graphs.model)
+    with shared, stage("curvature", len(points), "fit") as report_progress:
         fits = []
         for number, (replica, point) in enumerate(zip(replicas, points, strict=True), 1):
             fits.append(_at_mode(program, replica, point))
