@@ -908,9 +908,9 @@ def check_rejected(folder, *arguments, match):
             "got low_rank",
         ),
         (
-            {"inference": {"guide": "laplace"}},
-            r"`sweeps\[0\].inference.guide` must be one of full_rank, low_rank, map, "
-            "maximum_likelihood, mean_field, got 'laplace'",
+            {"inference": {"guide": "structured"}},
+            r"`sweeps\[0\].inference.guide` must be one of full_rank, laplace, low_rank, map, "
+            "maximum_likelihood, mean_field, got 'structured'",
         ),
     ],
 )
