@@ -151,6 +151,8 @@ def test_verdicts_are_wrong_in_one_table_of_twenty_at_most():
         deltas = deltas.assign(
             delta_reference_mcse=0.0,
             delta_advi_mcse=np.nan,
+            **dict.fromkeys(("delta_ensemble", "delta_ensemble_mcse"), np.nan),
+            ensemble_seeds=0,
             doubtful=0,
             overlap=0.0,
             **dict.fromkeys(COUNTS, 0),
