@@ -120,11 +120,11 @@ def _baselines(
         )
     if tables.means.empty:
         raise ResultsError(f"The folder `{folder}` has no cell with results.")
-    if tables.paired.empty:
-        typer.echo(
-            "Nothing is paired: no cell has a score of held-out rows, and `--network` names none.",
-            err=True,
-        )
+    paired = set(tables.paired["data"])
+    for data in tables.means["data"].unique():
+        if data not in paired:
+            why = "no cell has a score of held-out rows, and `--network` names none"
+            typer.echo(f"Nothing is paired on {data}: {why}.", err=True)
     for table in baselines_tables(stored.name, tables.means, tables.paired):
         console.print(table)
     _write(stored, lambda: write_baselines(stored.results, tables))

@@ -422,7 +422,7 @@ def test_without_a_score_nothing_is_paired(folder, monkeypatch):
         results.save_cell(changed(one, results=one.results | {"validation_nll": None}), {})
     done = CliRunner().invoke(app, ["baselines", "houses", "--methods", "none"])
     assert done.exit_code == 0, done.output
-    assert "Nothing is paired" in done.stderr
+    assert "Nothing is paired on " in done.stderr
     assert not (results.folder / "paired_baselines.csv").exists()
 
 
