@@ -401,7 +401,11 @@ def _paired_rows(methods: Sequence[Method], overlap: float) -> Iterator[dict[str
     if network is None:
         return
     others = [m for m in methods if m is not network and m.kind != SINGLE]
-    singles = [m for m in methods if m.kind == SINGLE and not m.scores.equals(network.scores)]
+    singles = [
+        m
+        for m in methods
+        if m.kind == SINGLE and network.combination != f"{m.name} ({len(m.scores)})"
+    ]
     for method in others + (_nearest(network, singles) if network.name == CHOSEN else singles):
         names = {"network": network.name, "method": method.name, "kind": method.kind}
         for metric, (result, sign) in PAIRED.items():

@@ -195,6 +195,12 @@ def test_a_network_that_was_named_beforehand_is_paired_with_all_others():
     assert row["difference"] == pytest.approx(np.mean([1.0 - 1.8, 2.0 - 2.5, 3.0 - 2.6]))
 
 
+def test_a_combination_with_the_scores_of_the_named_network_is_paired_with_it():
+    twins = {name: [(1.0, -30, 2.0), (0.5, -10, 2.1)] for name in ("normal", "laplace")}
+    _, paired = made(cells(**twins), network=["prior=normal"])
+    assert paired.loc[("Laplace × half-normal", "nll"), "verdict"] == EQUIVALENT
+
+
 def test_a_named_network_is_one_combination():
     with pytest.raises(ConfigError, match=r"`--network` must leave one .* got 2 on .*houses"):
         made(cells(**BOTH), network=["hyperprior=half_normal"])
