@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parents[1]
-PAGES = ["start", "scikit_learn", "own_data"]
+PAGES = ["start", "scikit_learn", "uncertainty", "own_data"]
 FILES = [
     "own_prior",
     "change_settings",

@@ -1,6 +1,7 @@
 """The base of both estimators: their parameters as a cell, and its fit."""
 
 import json
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -26,6 +27,7 @@ from pmbnn.data.arrays import (
     standardised_dataset,
 )
 from pmbnn.data.base import DEFAULT_LIKELIHOODS, DatasetSpec
+from pmbnn.estimators.conformal import conformal_quantile
 from pmbnn.experiment.cells import ENGINES, Cell
 from pmbnn.experiment.cost import is_large
 from pmbnn.experiment.plan import group_key
@@ -349,6 +351,7 @@ class BayesianNetwork(BaseEstimator):
         )
         with running_on(device_here(self.device)), shown(self.progress):
             self.posterior_ = fitted(self._cell(dataset), dataset)
+        vars(self).pop(SCORES, None)  # of another fit
         return self
 
     def _cell(self, dataset: Dataset) -> Cell:
@@ -398,20 +401,49 @@ class BayesianNetwork(BaseEstimator):
         """Prediction at inputs of any kind that scikit-learn takes."""
         return self._posterior().predict(self._checked(x))
 
+    def _calibrated(self, x: np.ndarray, y: np.ndarray, scores: np.ndarray) -> Self:
+        """Keep the scores of calibration rows, whose targets are as `_fit` takes them."""
+        origin = self.posterior_.origin
+        training = {*_as_bytes(origin.rows.x, origin.rows.y)}
+        seen = sum(row in training for row in _as_bytes(origin.standardisation(x), y))
+        if seen:
+            warnings.warn(
+                f"{seen} of {len(x)} calibration rows are training rows too: coverage is "
+                "guaranteed only by rows that the fit has not seen.",
+                stacklevel=3,
+            )
+        self.calibration_scores_ = scores
+        return self
+
+    def _quantile(self, level: float) -> float:
+        """The quantile of the calibration scores at a level."""
+        check_is_fitted(self, "posterior_")
+        said = "This %(name)s is not calibrated: call `calibrate(X, y)` with rows set aside first."
+        check_is_fitted(self, SCORES, msg=said)
+        return conformal_quantile(self.calibration_scores_, level)
+
     def _checked(self, x) -> np.ndarray:
         """Inputs for prediction, checked against those of the fit."""
         check_is_fitted(self, "posterior_")
         return validate_data(self, x, dtype=np.float64, reset=False)
 
 
-LEARNED = ("n_features_in_", "feature_names_in_", "classes_")
-"""Attributes beside `posterior_` that `fit` may set."""
+SCORES = "calibration_scores_"
+"""Attribute that `calibrate` sets."""
+
+LEARNED = ("n_features_in_", "feature_names_in_", "classes_", SCORES)
+"""Attributes beside `posterior_` that `fit` and `calibrate` may set."""
 
 FIT_PARAMETERS = ("engine", "guide", "steps", "learning_rate", "batch", "restarts")
 """Parameters that are fields of `pmbnn.Inference`, but of no sampler."""
 
 PLACES = {name: name for name in FIT_PARAMETERS} | {"seed": "random_state"}
 """Names of parameters by the fields of the settings."""
+
+
+def _as_bytes(x: np.ndarray, y: np.ndarray) -> list[bytes]:
+    """Rows and their targets, as what can be looked up."""
+    return [row.tobytes() for row in np.column_stack([x, y]).astype(np.float32)]
 
 
 def _seed(random_state) -> int:

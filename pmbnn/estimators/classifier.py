@@ -5,9 +5,11 @@ from typing import Self
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pmbnn.estimators.base import BayesianNetwork
+from pmbnn.estimators.conformal import checked_level, probability_above
+from pmbnn.prediction.density import LEVEL
 
 
 class BNNClassifier(ClassifierMixin, BayesianNetwork):
@@ -67,6 +69,9 @@ class BNNClassifier(ClassifierMixin, BayesianNetwork):
         Number of features, and their names where a DataFrame had some.
     posterior_
         The posterior of the network, a `pmbnn.Posterior`.
+    calibration_scores_
+        Of the rows of `calibrate`, ``(observation,)``: probabilities of all classes that are more
+        probable than the label.
     model_, trace_
         The PyMC model, and draws as ArviZ takes them.
     status_, reason_
@@ -113,3 +118,65 @@ class BNNClassifier(ClassifierMixin, BayesianNetwork):
         """Class of highest mean probability, ``(observation,)``."""
         best = self.predict_proba(X).argmax(axis=1)
         return self.classes_[best]
+
+    def calibrate(self, X, y) -> Self:  # noqa: N803
+        """Keep how probable the labels of rows set aside are among the classes.
+
+        Afterwards `predict_set` has sets with guaranteed coverage, ``conformal=True``. Another fit
+        forgets the calibration.
+
+        Parameters
+        ----------
+        X, y
+            Rows as `fit` takes them that were not in the fit; a level of 0.9 needs 9 or more, one
+            of 0.99 needs 99. A warning says if some are training rows.
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator is not fitted.
+        ValueError
+            If inputs or labels cannot be used, or a label is not one of `classes_`.
+        """
+        check_is_fitted(self, "posterior_")
+        x, y = validate_data(self, X, y, dtype=np.float64, reset=False)
+        check_classification_targets(y)
+        if unknown := sorted({*y.tolist()} - {*self.classes_.tolist()}, key=str):
+            raise ValueError(f"`y` must have labels of the fit, got {unknown[0]!r}.")
+        labels = np.searchsorted(self.classes_, y)
+        scores = probability_above(self.predict_proba(X))[np.arange(len(y)), labels]
+        return self._calibrated(x, labels, scores)
+
+    def predict_set(self, X, level: float = LEVEL, conformal: bool = False) -> np.ndarray:  # noqa: N803
+        """Set of the most probable classes, booleans ``(observation, class)``.
+
+        A class is in it if the more probable classes together have less than a threshold. Each set
+        has one class or more.
+
+        Parameters
+        ----------
+        level
+            Probability that the set contains the label.
+        conformal
+            Whether rows set aside decide the threshold, in place of the model. Then the label of a
+            new row is in its set with probability `level` or more, also if the model is wrong, as
+            long as new rows and rows of `calibrate` come from the same source. This is the share
+            over all rows, not at each input or of each class. Otherwise the threshold is `level`:
+            the sets are the smallest ones of which the posterior has that probability.
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator is not fitted, or not calibrated for `conformal`.
+        ValueError
+            If `level` is not between 0 and 1, or needs more calibration rows.
+
+        References
+        ----------
+        Romano, Sesia and Candès (2020), Classification with Valid and Adaptive Coverage.
+        """
+        checked_level(level)
+        if not conformal:
+            return probability_above(self.predict_proba(X)) < level
+        quantile = self._quantile(level)
+        return probability_above(self.predict_proba(X)) <= quantile

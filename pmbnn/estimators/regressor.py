@@ -4,10 +4,11 @@ from typing import Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pmbnn.data.arrays import Standardisation, fit_standardisation
 from pmbnn.estimators.base import BayesianNetwork
+from pmbnn.estimators.conformal import checked_level
 from pmbnn.prediction.density import LEVEL, mixture
 
 
@@ -30,6 +31,9 @@ class BNNRegressor(RegressorMixin, BayesianNetwork):
         Of the training targets, which the network sees standardised.
     posterior_
         The posterior of the network, a `pmbnn.Posterior`.
+    calibration_scores_
+        Of the rows of `calibrate`, ``(observation,)``: distances of the targets from the predicted
+        means, in predicted standard deviations.
     model_, trace_
         The PyMC model, and draws as ArviZ takes them, both of standardised targets.
     status_, reason_
@@ -68,8 +72,39 @@ class BNNRegressor(RegressorMixin, BayesianNetwork):
         density = self._predict(X)
         return (density.mean, density.total_sd) if return_std else density.mean
 
-    def predict_interval(self, X, level: float = LEVEL, noise: bool = True) -> np.ndarray:  # noqa: N803
-        """Central interval, ``(observation, 2)``, of a new observation.
+    def calibrate(self, X, y) -> Self:  # noqa: N803
+        """Keep how far the targets of rows set aside are from their predictions.
+
+        Afterwards `predict_interval` has intervals with guaranteed coverage, ``conformal=True``.
+        Another fit forgets the calibration.
+
+        Parameters
+        ----------
+        X, y
+            Rows as `fit` takes them that were not in the fit; a level of 0.9 needs 9 or more, one
+            of 0.99 needs 99. A warning says if some are training rows.
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator is not fitted.
+        ValueError
+            If inputs or targets cannot be used.
+        """
+        check_is_fitted(self, "posterior_")
+        x, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, reset=False)
+        density = self._posterior().predict(x)
+        scores = np.abs(y - density.mean) / density.total_sd
+        return self._calibrated(x, self._target_standardisation(y), scores)
+
+    def predict_interval(
+        self,
+        X,  # noqa: N803
+        level: float = LEVEL,
+        noise: bool = True,
+        conformal: bool = False,
+    ) -> np.ndarray:
+        """Interval of a new observation, ``(observation, 2)``.
 
         Parameters
         ----------
@@ -77,14 +112,32 @@ class BNNRegressor(RegressorMixin, BayesianNetwork):
             Its probability.
         noise
             Whether the interval includes the noise; without, it is that of the function.
+        conformal
+            Whether rows set aside decide how wide the interval is, in place of the model: it is the
+            mean plus and minus a multiple of the standard deviation that `predict` returns. The
+            multiple is such that a new observation is in its interval with probability `level` or
+            more, also if the model is wrong, as long as new rows and rows of `calibrate` come from
+            the same source. This is the share over all rows, not at each input. Otherwise the
+            interval is the central one of the posterior.
 
         Raises
         ------
+        NotFittedError
+            If the estimator is not fitted, or not calibrated for `conformal`.
         ValueError
-            If `level` is not between 0 and 1.
+            If `level` is not between 0 and 1, or needs more calibration rows.
+
+        References
+        ----------
+        Lei et al. (2018), Distribution-Free Predictive Inference for Regression, section 5.2.
         """
-        if not 0 < level < 1:
-            raise ValueError(f"`level` must be between 0 and 1, got {level}.")
+        checked_level(level)
+        if conformal:
+            if not noise:
+                raise ValueError("`noise` must be True for `conformal`: observations have noise.")
+            quantile = self._quantile(level)
+            mean, sd = self.predict(X, return_std=True)
+            return np.column_stack([mean - quantile * sd, mean + quantile * sd])
         draws = self._posterior().single_draws(self._checked(X))
         weights, parameters = zip(*draws, strict=True)
         density = mixture(self.posterior_.origin.parts.likelihood, parameters, weights)
