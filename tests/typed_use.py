@@ -3,6 +3,7 @@
 from typing import assert_type
 
 import numpy as np
+import pandas as pd
 import pymc as pm
 import xarray as xr
 from matplotlib.figure import Figure
@@ -33,6 +34,7 @@ assert_type(classifier.posterior_, pb.Posterior)
 assert_type(pb.BNNClassifier.load("fitted.nc"), pb.BNNClassifier)
 assert_type(pb.BNNRegressor().fit(x, y).predict_interval(x, 0.9), np.ndarray)
 assert_type(classifier.calibrate(x, y).predict_set(x, 0.9, conformal=True), np.ndarray)
+assert_type(classifier.predict_uncertainty(x), pd.DataFrame)
 
 held = pb.Dataset.from_arrays(x, y.astype(bool))
 assert_type(pb.run({"name": "own", "sweeps": [{"dataset": held}]}), pb.ExperimentResults)

@@ -99,6 +99,13 @@ def predict(
             "--out", "-o", metavar="FILE", help="Write the predictions for a table to this file."
         ),
     ] = None,
+    uncertainty: Annotated[
+        bool,
+        typer.Option(
+            "--uncertainty",
+            help="Add columns with the uncertainty of each row of a table, and its parts.",
+        ),
+    ] = False,
     figure: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Plot images and probabilities to this PNG file."),
@@ -132,9 +139,9 @@ def predict(
         check_parent(out, "--out")
         opened = _open(cell, best, only or [])
         with running_on(claim(devices[0])):
-            _predict_table(opened, cell, files, draws, as_json, out)
+            _predict_table(opened, cell, files, draws, uncertainty, as_json, out)
         return
-    _check_options(files, out=out)
+    _check_options(files, out=out, uncertainty=uncertainty)
     check_parent(figure, "--figure")
     images, unread = _read_images(files, whole, invert)
     for reason in unread.values():
@@ -360,7 +367,13 @@ def _is_text(path: Path) -> bool:
 
 
 def _predict_table(
-    cell: "StoredCell", named: Path, files: list[Path], draws: int, as_json: bool, out: Path | None
+    cell: "StoredCell",
+    named: Path,
+    files: list[Path],
+    draws: int,
+    uncertainty: bool,
+    as_json: bool,
+    out: Path | None,
 ) -> None:
     """Write what a cell predicts for the rows of a table: CSV or JSON, printed or into a file.
 
@@ -378,7 +391,7 @@ def _predict_table(
     if not file.exists():
         raise DataError(f"{file} does not exist.")
     rows, others = _read_table(file, cell)
-    table = predict_rows(cell, rows, draws, title=str(file))
+    table = predict_rows(cell, rows, draws, title=str(file), uncertainty=uncertainty)
     _say_which(cell, named)
     if taken := [name for name in others if name in table]:
         typer.echo(f"left out, as predictions have these names: {', '.join(taken)}", err=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
+import pandas as pd
 import pymc as pm
 import xarray as xr
 from sklearn.base import BaseEstimator
@@ -297,6 +298,27 @@ class BayesianNetwork(BaseEstimator):
     def reason_(self) -> str:
         """A few words on that verdict."""
         return self._posterior().reason
+
+    def predict_uncertainty(self, X) -> pd.DataFrame:  # noqa: N803
+        """Uncertainty of new observations, and where it comes from: one line for each.
+
+        The columns are ``total``, and ``aleatoric`` and ``epistemic``, of which it is the sum: the
+        part that no further training row removes, and the part that comes from not knowing the
+        weights. They are entropies in nats of a classifier, and variances in squared units of the
+        target of a regressor.
+
+        Parameters
+        ----------
+        X
+            Inputs, ``(observation, feature)``. The table has the index of a DataFrame.
+
+        References
+        ----------
+        Depeweg et al. (2018), Decomposition of Uncertainty in Bayesian Deep Learning for Efficient
+        and Risk-sensitive Learning; see `Predictive.uncertainty`.
+        """
+        index = X.index if isinstance(X, pd.DataFrame) else None
+        return pd.DataFrame(self._predict(X).uncertainty(), index)
 
     def save(self, path: str | Path) -> None:
         """Write the fitted estimator as a netCDF file, which `load` and ArviZ read.

@@ -90,6 +90,29 @@ class Predictive(ABC):
         """Number of targets that are predicted exactly; None where no target can be."""
         return None
 
+    def uncertainty(self) -> dict[str, np.ndarray]:
+        """Uncertainty of a new observation and its two parts, by name; observations first.
+
+        ``total`` is the sum of ``aleatoric``, which would be left if the weights were known, and
+        ``epistemic``, which comes from not knowing them.
+
+        Of classes, in nats: the entropy of the mean probabilities is the mean entropy over draws
+        plus the mutual information of label and weights. Of numbers, in squared units of the
+        target: the variance is the mean variance of the noise plus the variance of the means.
+
+        References
+        ----------
+        Depeweg et al. (2018), Decomposition of Uncertainty in Bayesian Deep Learning for Efficient
+        and Risk-sensitive Learning.
+        """
+        raise TypeError(f"The uncertainty of a {type(self).__name__} has no parts.")
+
+
+def by_part(total: np.ndarray, epistemic: np.ndarray) -> dict[str, np.ndarray]:
+    """Uncertainty and its parts by the names of `Predictive.uncertainty`."""
+    aleatoric = np.maximum(total - epistemic, 0.0)
+    return {"total": total, "aleatoric": aleatoric, "epistemic": epistemic}
+
 
 BLOCK = 512
 """Rows predicted at once. One length for all, the last block padded, so that a group compiles one
@@ -172,6 +195,9 @@ class ClassProbabilities(Summarised, Predictive):
 
     def n_correct(self, target: np.ndarray) -> int:  # noqa: D102
         return int(np.sum(self.predicted == target))
+
+    def uncertainty(self) -> dict[str, np.ndarray]:  # noqa: D102
+        return by_part(self.entropy, self.mutual_information)
 
     @classmethod
     def of_mixtures(cls, predictor, sources, mixtures, data, x, draws, target):  # noqa: D102

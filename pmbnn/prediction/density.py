@@ -15,7 +15,7 @@ from pmbnn.core.display import Summarised
 from pmbnn.data.arrays import Standardisation
 from pmbnn.models.likelihoods import Components, NormalComponents, StudentTComponents
 from pmbnn.prediction import metrics
-from pmbnn.prediction.class_probabilities import Predictive, Weights
+from pmbnn.prediction.class_probabilities import Predictive, Weights, by_part
 
 LEVEL = 0.95
 """Probability of the central intervals that are kept."""
@@ -232,6 +232,9 @@ class Density(Summarised, Predictive):
 
     def log_score(self, target: np.ndarray) -> np.ndarray:  # noqa: D102
         return self.log_density
+
+    def uncertainty(self) -> dict[str, np.ndarray]:  # noqa: D102
+        return by_part(self.total_sd**2, self.epistemic_sd**2)
 
     def of_target(self, i: int) -> "Density":
         """The density of one of several targets, without its log-density, which is not kept."""

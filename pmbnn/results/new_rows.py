@@ -73,6 +73,7 @@ def predict_rows(
     draws: int = DRAWS,
     title: str = "rows",
     trust_plugins: bool = False,
+    uncertainty: bool = False,
 ) -> pd.DataFrame:
     """Predictions of a stored cell for new rows.
 
@@ -90,6 +91,8 @@ def predict_rows(
         Name of the rows in messages.
     trust_plugins
         As that of `restore_cell`.
+    uncertainty
+        Whether to add the uncertainty of each observation and its parts.
 
     Returns
     -------
@@ -99,7 +102,9 @@ def predict_rows(
         ``probability_<class>`` for each. Of numbers, in the targets' units: ``mean``; ``sd`` and
         the central 95 % interval, ``low_95`` to ``high_95``, of what will be observed; and
         ``epistemic_sd``, of the function alone; where there are several targets, with the name of
-        one before each.
+        one before each. With `uncertainty` of both: ``uncertainty_total``, and its parts
+        ``uncertainty_aleatoric`` and ``uncertainty_epistemic``, entropies in nats of classes, and
+        variances in squared units of the target of numbers.
 
     Raises
     ------
@@ -121,18 +126,22 @@ def predict_rows(
             f"The cell `{cell.record.name}` was fitted on images: rows of a table are not for it."
         )
     x = inputs_of_frame(rows, encoder, title)
-    return _table(posterior.predict(x, draws), cell.trace["test_predictions"].dataset, rows.index)
+    test = cell.trace["test_predictions"].dataset
+    return _table(posterior.predict(x, draws), test, rows.index, uncertainty)
 
 
 PARTS = ("mean", "sd", "epistemic_sd", "low_95", "high_95")
 """Columns of the predictions of a number."""
+
+UNCERTAINTY = "uncertainty_"
+"""Prefix of the columns of its parts."""
 
 
 def rounded(predictions: pd.DataFrame) -> pd.DataFrame:
     """Predictions of `predict_rows` to four digits.
 
     Probabilities have four decimals. Numbers have the decimals that four significant digits of the
-    smallest standard deviation of their target need.
+    smallest standard deviation of their target need, and variances those that its square needs.
     """
     if "predicted" in predictions:
         return predictions.round(4)
@@ -142,9 +151,16 @@ def rounded(predictions: pd.DataFrame) -> pd.DataFrame:
             prefix = name.removesuffix("epistemic_sd")
             sd = predictions[f"{prefix}sd"]
             smallest = sd[sd > 0].min()
-            digits = 4 if pd.isna(smallest) else max(0, 3 - math.floor(math.log10(smallest)))
-            decimals |= {f"{prefix}{part}": digits for part in PARTS}
+            decimals |= {f"{prefix}{part}": _decimals(smallest) for part in PARTS}
+            of_variance = _decimals(smallest**2)
+            variances = [name for name in predictions if name.startswith(prefix + UNCERTAINTY)]
+            decimals |= dict.fromkeys(variances, of_variance)
     return predictions.round(decimals)
+
+
+def _decimals(smallest: float) -> int:
+    """Decimals of four significant digits."""
+    return 4 if pd.isna(smallest) else max(0, 3 - math.floor(math.log10(smallest)))
 
 
 def stored_encoder(cell: StoredCell) -> Encoder:
@@ -171,16 +187,23 @@ def stored_encoder(cell: StoredCell) -> Encoder:
     return Encoder(features, categories, fill)
 
 
-def _table(predictive: Predictive, test: xr.Dataset, index: pd.Index) -> pd.DataFrame:
+def _table(
+    predictive: Predictive, test: xr.Dataset, index: pd.Index, uncertainty: bool
+) -> pd.DataFrame:
+    if isinstance(predictive, Density) and predictive.mean.ndim > 1:
+        names = [str(name) for name in test[TARGET_NAME].values]
+        targets = [predictive.of_target(i) for i in range(len(names))]
+        parts = [_table(target, test, index, uncertainty) for target in targets]
+        named = [part.add_prefix(f"{name}_") for name, part in zip(names, parts, strict=True)]
+        return pd.concat(named, axis=1)
     if isinstance(predictive, ClassProbabilities):
-        return _class_columns(predictive, [str(name) for name in test["output"].values], index)
-    assert isinstance(predictive, Density)
-    if predictive.mean.ndim == 1:
-        return _number_columns(predictive, index)
-    names = [str(name) for name in test[TARGET_NAME].values]
-    parts = [_number_columns(predictive.of_target(i), index) for i in range(len(names))]
-    named = [part.add_prefix(f"{name}_") for name, part in zip(names, parts, strict=True)]
-    return pd.concat(named, axis=1)
+        names = [str(name) for name in test["output"].values]
+        columns = _class_columns(predictive, names, index)
+    else:
+        assert isinstance(predictive, Density)
+        columns = _number_columns(predictive, index)
+    further = predictive.uncertainty() if uncertainty else {}
+    return columns.assign(**{f"{UNCERTAINTY}{name}": part for name, part in further.items()})
 
 
 def _class_columns(

@@ -113,6 +113,23 @@ def test_intervals_hold_what_they_say(regressor):
         regressor.predict_interval(x, 95)
 
 
+def test_parts_of_the_uncertainty_are_those_of_the_prediction(classifier, regressor):
+    x, _ = labelled(7)
+    x.index = range(10, 17)
+    found = classifier.predict_uncertainty(x)
+    assert list(found) == ["total", "aleatoric", "epistemic"]
+    assert list(found.index) == list(x.index)
+    p = classifier.predict_proba(x)
+    np.testing.assert_allclose(found["total"], -np.sum(p * np.log(p), axis=1), rtol=1e-4)
+    x, _ = numbers(7)
+    found = regressor.predict_uncertainty(x.tolist())
+    _, sd = regressor.predict(x, return_std=True)
+    np.testing.assert_allclose(found["total"], sd**2)
+    np.testing.assert_allclose(found["total"], found["aleatoric"] + found["epistemic"])
+    noise = regressor.trace_["posterior"]["noise"] * regressor.target_sd_
+    np.testing.assert_allclose(found["aleatoric"], float(np.mean(noise**2)), rtol=1e-4)
+
+
 @pytest.mark.slow
 def test_a_sampler_predicts_too(sampled):
     x, y = labelled()
@@ -262,7 +279,7 @@ def test_one_class_and_no_fit():
     x, y = labelled()
     with pytest.raises(ValueError, match="two classes or more, got one class"):
         pb.BNNClassifier().fit(x, np.repeat(y[:1], len(y)))
-    for use in ("predict", "predict_proba"):
+    for use in ("predict", "predict_proba", "predict_uncertainty"):
         with pytest.raises(NotFittedError):
             getattr(pb.BNNClassifier(), use)(x)
     with pytest.raises(NotFittedError):

@@ -116,6 +116,18 @@ def test_moments_equal_numpy(predictor, rows):
     assert (found.sd > 1e-3).all()
 
 
+def test_parts_of_the_uncertainty_of_two_draws():
+    """By hand: one draw is certain, and the other knows nothing."""
+    draws = np.array([[[1.0, 0.0], [0.5, 0.5]], [[0.5, 0.5], [0.5, 0.5]]])
+    with np.errstate(divide="ignore"):
+        found = moments_of(draws).uncertainty()
+    total = [-0.75 * np.log(0.75) - 0.25 * np.log(0.25), np.log(2)]
+    np.testing.assert_allclose(found["total"], total)
+    np.testing.assert_allclose(found["aleatoric"], [np.log(2) / 2, np.log(2)])
+    np.testing.assert_allclose(found["epistemic"], [total[0] - np.log(2) / 2, 0], atol=1e-15)
+    assert list(found) == ["total", "aleatoric", "epistemic"]
+
+
 @pytest.mark.parametrize("kind", NORMAL_GUIDES[1:])
 def test_moments_of_other_guides_equal_numpy(predictor, kind):
     x, fit = new_inputs(37), guide(kind=kind)

@@ -39,6 +39,20 @@ def test_moments_are_those_of_the_mixture():
     np.testing.assert_allclose(DRAWS.epistemic_sd, epistemic, rtol=1e-6)
 
 
+def test_parts_of_the_uncertainty_of_two_draws():
+    """By hand: means of 0 and 4 with noises of 1 and 3, then equal means; of two targets alike."""
+    draws = normals(np.array([[0.0, 2.0], [4.0, 2.0]]), np.array([1.0, 3.0]))
+    uneven = normals(np.array([[0.0], [4.0]]), np.array([1.0, 3.0]), np.array([0.75, 0.25]))
+    by_hand = {"total": [9, 5], "aleatoric": [5, 5], "epistemic": [4, 0]}
+    for name, expected in by_hand.items():
+        np.testing.assert_allclose(summarise(draws).uncertainty()[name], expected, atol=1e-12)
+        both = summarise_all([draws, draws]).uncertainty()[name]
+        np.testing.assert_allclose(both.T, [expected, expected], atol=1e-12)
+    in_cm = summarise(uneven).in_units_of(Standardisation(np.ones(1), np.full(1, 100.0)))
+    parts = {name: part.item() for name, part in in_cm.uncertainty().items()}
+    assert parts == pytest.approx({"total": 6e4, "aleatoric": 3e4, "epistemic": 3e4})
+
+
 def test_density_and_probability_of_less():
     for i, target in enumerate(TARGET):
         density = DRAWS.weight @ stats.norm(MU[:, i], SIGMA).pdf(target)

@@ -1,6 +1,7 @@
 """Rows of a table that a stored cell was not fitted on."""
 
 import json
+from io import StringIO
 from zipfile import ZipFile
 
 import numpy as np
@@ -146,6 +147,10 @@ def test_several_targets_in_their_own_units(sizes):
     np.testing.assert_allclose(means, kept(cell)["mean"].values, rtol=1e-4, atol=1e-4)
     assert (found["width_low_95"] < found["width_mean"]).all()
     assert (found["width_sd"] > found["width_epistemic_sd"]).all()
+    more = predict_rows(str(cell), rows_of(data, data.features), draws=20, uncertainty=True)
+    pd.testing.assert_frame_equal(more[list(found)], found)
+    np.testing.assert_allclose(more["depth_uncertainty_total"], more["depth_sd"] ** 2)
+    np.testing.assert_allclose(more["depth_uncertainty_epistemic"], more["depth_epistemic_sd"] ** 2)
 
 
 def test_the_encoder_is_kept_with_the_cell(restored, health):
@@ -178,6 +183,22 @@ def test_what_is_missing_is_the_mean_of_the_training_rows(health, restored):
 
 def run(cell, *arguments):
     return CliRunner().invoke(app, ["predict", str(cell), *map(str, arguments)])
+
+
+def test_parts_of_the_uncertainty_on_demand(opened, tmp_path):
+    plants().to_csv(tmp_path / "new.csv", index=False)
+    parts = [f"uncertainty_{name}" for name in ("total", "aleatoric", "epistemic")]
+    done = run(opened, tmp_path / "new.csv", "--uncertainty")
+    assert done.exit_code == 0, done.output
+    table = pd.read_csv(StringIO(done.stdout))
+    assert list(table)[-3:] == parts
+    total, aleatoric, epistemic = (table[name] for name in parts)
+    p = table[["probability_ill", "probability_well"]]
+    np.testing.assert_allclose(total, -(p * np.log(p)).sum(axis=1), atol=1e-3)
+    np.testing.assert_allclose(total, aleatoric + epistemic, atol=2e-4)
+    (tmp_path / "digit.png").write_bytes(b"")
+    done = run(opened, tmp_path / "digit.png", "--uncertainty")
+    assert done.exit_code == 2 and "`--uncertainty` is not for files such as" in done.stderr
 
 
 def test_the_command(health, tmp_path):
@@ -247,6 +268,8 @@ def test_numbers_have_the_decimals_of_their_uncertainty():
     columns = {"mean": [2015.23456, 3.0], "sd": [0.51234, 2.0], "epistemic_sd": [1e-9, 1.0]}
     table = pd.DataFrame(columns | {"low_95": [2014.2, 0.0], "high_95": [2016.2, 6.0]})
     assert new_rows.rounded(table)["mean"].tolist() == [2015.2346, 3.0]
+    variances = table.assign(uncertainty_total=[0.262515, 4.0])
+    assert new_rows.rounded(variances)["uncertainty_total"].tolist() == [0.2625, 4.0]
     large = new_rows.rounded(1e6 * table.add_prefix("y_"))
     assert large["y_mean"].tolist() == [2015234560.0, 3000000.0]
 
