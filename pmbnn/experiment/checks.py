@@ -185,9 +185,9 @@ def free_scalars(
     n_targets: int = 1,
 ) -> int:
     """Number of free scalars of a model: weights, their scales, and those of the likelihood."""
-    units = {p.layer: p.shape[-1] for p in parameters}
-    weights = prior.n_free(sum(p.size for p in parameters))
-    return weights + hyperprior.n_scales(list(units.values())) + n_targets * likelihood.n_free
+    units = list({p.layer: p.shape[-1] for p in parameters}.values())
+    of_prior = prior.n_free(sum(p.size for p in parameters)) + prior.n_of_layers(units)
+    return of_prior + hyperprior.n_scales(units) + n_targets * likelihood.n_free
 
 
 def _check_stacking(choices: Choices, inferences: list[Choice]) -> None:

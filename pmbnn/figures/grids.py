@@ -257,6 +257,8 @@ def _standard_density(prior: Prior) -> Callable[[np.ndarray], np.ndarray] | None
     """Density of a weight whose scale is 1; None if there is no formula here."""
     from scipy import stats
 
+    if getattr(prior, "slab_scale", None) is not None:
+        return None
     densities = {
         "normal": lambda p: stats.norm.pdf,
         "laplace": lambda p: stats.laplace.pdf,

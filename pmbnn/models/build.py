@@ -270,7 +270,12 @@ def _weights(parameters, prior, hyperprior, data) -> dict[str, "TensorVariable"]
     else:
         scales, centred = _learned_scales(parameters, hyperprior, data), hyperprior.centred
     shared = prior.shared()
-    return {p.name: _weight(p, prior, scales[p.name], centred, shared) for p in parameters}
+    units = {p.layer: p.dims[-1:] for p in parameters}
+    layers = {number: prior.of_layer(number, dims) for number, dims in units.items()}
+    return {
+        p.name: _weight(p, prior, scales[p.name], centred, shared, layers[p.layer])
+        for p in parameters
+    }
 
 
 def _weight(
@@ -279,6 +284,7 @@ def _weight(
     scale: "TensorVariable | float",
     centred: bool,
     shared: Mapping[str, "TensorVariable"],
+    layer: Mapping[str, "TensorVariable"],
 ) -> "TensorVariable":
     """One weight matrix or bias vector of the current model: drawn, or scaled from draws."""
     import numpy as np
@@ -289,9 +295,9 @@ def _weight(
         scale, centred = np.float64(prior.bias_scale), True
     elif prior.fan_in:
         scale = scale / parameter.fan_in**0.5
-    local = prior.local_scale(name, dims)
-    if local is not None:
-        scale = scale * local
+    own = prior.own_scales(name, dims, scale, layer)
+    if own is not None:
+        scale = own
     elif centred and prior.centrable:
         return prior.variable(name, scale, dims, shared)
     # PyTensor would keep Python's 1.0 in single precision, and take its logarithm there.

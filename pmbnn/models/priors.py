@@ -4,7 +4,7 @@ Every weight prior has location 0. A hyperprior is what stands in the place of i
 constant (``fixed``) or a positive distribution, learned with the weights.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import log
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
@@ -74,8 +74,15 @@ class Prior(Specification):
         return self
 
     def n_free(self, weights: int) -> int:
-        """Number of free scalars of a model with this number of weights, weights included."""
+        """Number of free scalars of a model with this number of weights, weights included.
+
+        Those of `of_layer` are not among them.
+        """
         return weights
+
+    def n_of_layers(self, units: Sequence[int]) -> int:
+        """Number of free scalars of `of_layer`, for the numbers of units of each layer."""
+        return 0
 
     def shared(self) -> Mapping[str, "TensorVariable"]:
         """Variables that all weights of the current model share, except their scale, by name.
@@ -84,10 +91,39 @@ class Prior(Specification):
         """
         return {}
 
-    def local_scale(self, name: str, dims: tuple[str, ...]) -> "TensorVariable | None":
-        """Scales of single weights, with these dims, which multiply the common scale.
+    def of_layer(self, number: int, dims: tuple[str, ...]) -> Mapping[str, "TensorVariable"]:
+        """Variables that weights and biases of a layer share, except their scale, by name.
+
+        It is called once per layer and may create free variables.
+
+        Parameters
+        ----------
+        number
+            Number of the layer, from 1.
+        dims
+            Dims of the layer's outputs.
+        """
+        return {}
+
+    def own_scales(
+        self,
+        name: str,
+        dims: tuple[str, ...],
+        scale: "TensorVariable | float",
+        layer: Mapping[str, "TensorVariable"],
+    ) -> "TensorVariable | None":
+        """Scales of single weights, in place of the common one.
 
         None if the prior has no such scales. With them, weights are always non-centred.
+
+        Parameters
+        ----------
+        name, dims
+            Name and dims of the weights.
+        scale
+            The common scale.
+        layer
+            What `of_layer` returned for their layer.
         """
         return None
 
@@ -289,24 +325,73 @@ class Horseshoe(Prior):
     ``weight_1_local``, ``bias_1_local``, ... The hyperprior is on the global scale, which has a
     half-Cauchy distribution in the paper.
 
+    ``slab_scale`` gives the *regularised* horseshoe, whose largest weights are shrunk too. With
+    slab² ~ inverse-gamma(``slab_df`` / 2, ``slab_df`` · ``slab_scale``² / 2), one for each layer,
+
+        weight = z / √(1 / (scale · local)² + 1 / slab²).
+
+    Where scale · local is far below the slab, this is the horseshoe. Where it is far above, the
+    weight has Student's t distribution with ``slab_df`` degrees of freedom and scale
+    ``slab_scale``, in units of the weights: neither ``fan_in`` nor the hyperprior changes the
+    slab, and it holds for biases with a ``bias_scale`` too. The squares of the slabs are called
+    ``layer_1_slab_variance``, ...
+
+    Parameters
+    ----------
+    slab_scale
+        Scale of the slab, in units of the weights: the size of the largest weights that one
+        expects. By default there is no slab.
+    slab_df
+        Degrees of freedom of the slab.
+
     References
     ----------
-    Carvalho, Polson and Scott (2010), The horseshoe estimator for sparse signals, section 1.
+    Carvalho, Polson and Scott (2010), The horseshoe estimator for sparse signals, section 1;
+    Piironen and Vehtari (2017), Sparsity information and regularization in the horseshoe and
+    other shrinkage priors, equations 2.8 and 2.9 (slab).
     """
 
     kind: Literal["horseshoe"] = "horseshoe"
+    slab_scale: Positive | None = added(None)
+    slab_df: Positive = added(4.0)
     distribution: ClassVar[str] = "Normal"
     centrable: ClassVar[bool] = False
+
+    @model_validator(mode="after")
+    def _degrees_are_of_a_slab(self):
+        if self.slab_df != 4.0 and self.slab_scale is None:
+            raise ValueError(f"must have a `slab_scale` to set `slab_df`, got {self.slab_df:g}")
+        return self
 
     def n_free(self, weights):
         """The weights and a scale for each."""
         return 2 * weights
 
-    def local_scale(self, name, dims):  # noqa: D102
+    def n_of_layers(self, units):
+        """The slab of each layer, if there is one."""
+        return 0 if self.slab_scale is None else len(units)
+
+    def of_layer(self, number, dims):
+        """The slab, if there is one."""
         import numpy as np
         import pymc as pm
+        import pytensor.tensor as pt
 
-        return pm.HalfCauchy(f"{name}_local", np.float64(1.0), dims=dims)
+        if self.slab_scale is None:
+            return {}
+        alpha = np.float64(self.slab_df / 2)
+        name = f"layer_{number}_slab_variance"
+        return {"slab": pt.sqrt(pm.InverseGamma(name, alpha, alpha * self.slab_scale**2))}
+
+    def own_scales(self, name, dims, scale, layer):  # noqa: D102
+        import numpy as np
+        import pymc as pm
+        import pytensor.tensor as pt
+
+        scales = scale * pm.HalfCauchy(f"{name}_local", np.float64(1.0), dims=dims)
+        if self.slab_scale is None:
+            return scales
+        return scales / pt.sqrt(1 + (scales / layer["slab"]) ** 2)
 
 
 class Flat(Prior):

@@ -130,6 +130,10 @@ def test_the_horseshoe_is_its_mixture_of_normals():
     np.testing.assert_allclose(far * (AT * 1e4) ** 2, 2 / np.sqrt(2 * np.pi**3), rtol=1e-6)
 
 
+def test_a_horseshoe_with_a_slab_has_no_formula():
+    assert weight_densities(spec("prior", kind="horseshoe", slab_scale=2.0), ONE, AT) == []
+
+
 def test_a_tuned_scale_has_a_density_for_every_candidate():
     tuned = spec("hyperprior", kind="fixed", scale={"log": [0.1, 10.0, 5]})
     assert len(weight_densities(NORMAL, tuned, AT)) == 5

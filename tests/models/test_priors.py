@@ -205,19 +205,21 @@ def test_log_density_given_its_trainable_means(scale, evaluate):
 
 def test_log_density_of_the_local_scales_of_a_horseshoe(evaluate):
     u = UNCONSTRAINED
-    with pm.Model(coords={"point": range(len(u))}):
-        local = Horseshoe().local_scale("w", ("point",))
+    with pm.Model(coords={"point": range(len(u))}) as model:
+        Horseshoe().own_scales("w", ("point",), 1.0, {})
+        local = model["w_local"]
         found = log_density(evaluate, local, u)
     expected = stats.halfcauchy.logpdf(np.exp(u)) + u
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=HYPERPRIOR_OFFSETS["half_cauchy"])
 
 
 @pytest.mark.parametrize("kind", PRIORS)
-def test_only_a_horseshoe_has_local_scales(kind):
+def test_only_a_horseshoe_has_scales_of_single_weights(kind):
+    prior = with_defaults(PRIORS[kind])
     with pm.Model(coords={"point": range(2)}) as model:
-        local = with_defaults(PRIORS[kind]).local_scale("w", ("point",))
+        own = prior.own_scales("w", ("point",), 1.0, prior.of_layer(1, ("point",)))
     assert [v.name for v in model.free_RVs] == (["w_local"] if kind == "horseshoe" else [])
-    assert (local is None) == (kind != "horseshoe")
+    assert (own is None) == (kind != "horseshoe")
     assert PRIORS[kind].centrable == (kind not in ("horseshoe", "pymc"))
 
 
