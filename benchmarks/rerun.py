@@ -46,8 +46,10 @@ def main() -> int:
     for name in sorted({WRITERS[table.stem] for table in tables if table.stem in WRITERS}):
         command(name, out)
     if (baselines := stored / "baselines.csv").is_file():
-        process = ",process" * ("Gaussian process" in baselines.read_text(encoding="utf-8"))
-        command("baselines", out, "--methods", f"linear,forest{process}")
+        names = {"gradient boosting": "boosting", "Gaussian process": "process"}
+        text = baselines.read_text(encoding="utf-8")
+        others = [key for name, key in names.items() if name in text]
+        command("baselines", out, "--methods", ",".join(["linear", "forest", *others]))
     moved = sum(report(table, out / table.name) for table in tables)
     if options.store:
         store(stored, out, " ".join(changes))

@@ -42,9 +42,10 @@ def baselines(
         str,
         typer.Option(
             metavar="NAMES",
-            help="Baseline models, separated by commas: linear, forest, process; or none.",
+            help="Baseline models, separated by commas: linear, forest, boosting, process; or "
+            "none.",
         ),
-    ] = "linear,forest,process",
+    ] = "linear,forest,boosting,process",
     published: Annotated[
         str | None,
         typer.Option(
@@ -70,12 +71,12 @@ def baselines(
 ) -> None:
     """Fit baseline models on the splits of stored cells: one table with both, baselines.csv.
 
-    Logistic or ridge regression, a random forest and a Gaussian process (up to 3,000 rows), of
-    scikit-learn. The networks' combination is chosen on each data seed, by its held-out training
-    rows and by ELBO. paired_baselines.csv has the paired differences between the first and every
-    method on the same data seeds, and whether the network is better, worse or undecided. A
-    combination that you named before you saw results, also a sampled one, takes its place by
-    --network.
+    Logistic or ridge regression, a random forest, gradient boosting and a Gaussian process (up to
+    3,000 rows), of scikit-learn. The networks' combination is chosen on each data seed, by its
+    held-out training rows and by ELBO. paired_baselines.csv has the paired differences between the
+    first and every method on the same data seeds, and whether the network is better, worse or
+    undecided. A combination that you named before you saw results, also a sampled one, takes its
+    place by --network.
 
     Published results of each split are paired in the same way: those of a file, and those that
     the experiment's table of published numbers names.

@@ -7,6 +7,9 @@ import pandas as pd
 import pytest
 from makers import NO_SCALE, changed, record, store
 from scipy import stats
+from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.model_selection import KFold
+from threadpoolctl import threadpool_limits
 from typer.testing import CliRunner
 
 from pmbnn.cli import app
@@ -54,7 +57,8 @@ def small_forests(monkeypatch):
 @pytest.mark.parametrize("method", BASELINES["density"], ids=lambda method: method.name)
 def test_numbers_are_predicted_in_their_own_units(method):
     found = method.scores(numbers(), 0)
-    close = {"ridge regression": 2.8, "Gaussian process": 2.8, "random forest": 6}[method.name]
+    trees = {"random forest": 6, "gradient boosting": 6}
+    close = ({"ridge regression": 2.8, "Gaussian process": 2.8} | trees)[method.name]
     assert 1.2 < found["rmse"] < close
     # The least NLL is that of the noise itself.
     assert stats.norm(0, 2).entropy() - 0.4 < found["nll"] < stats.norm(0, close).entropy() + 0.5
@@ -70,6 +74,44 @@ def test_ridge_by_hand():
     mean = np.column_stack([np.ones(len(data.x_test)), data.x_test]) @ weights
     target = data.raw_targets(data.y_test)
     assert found["rmse"] == pytest.approx(np.sqrt(np.mean((target - mean) ** 2)), rel=0.02)
+
+
+@threadpool_limits.wrap(1)
+def test_boosting_by_hand():
+    data, seed = numbers(rows=200), 3
+    x, y = data.x_train, data.y_train
+    rounds, folds = [], list(KFold(5, shuffle=True, random_state=seed).split(x))
+    for kept, left in folds:
+        mean, losses = y[kept].mean(), []
+        fit = HistGradientBoostingRegressor(max_iter=200).fit(x[kept], y[kept])
+        for predicted in [np.full(len(left), mean), *fit.staged_predict(x[left])]:
+            losses.append(np.mean((y[left] - predicted) ** 2))
+        rounds.append(np.argmin(losses))
+    model = HistGradientBoostingRegressor(max_iter=round(np.mean(rounds)))
+    residual = np.empty(len(x))
+    for kept, left in folds:
+        residual[left] = y[left] - model.fit(x[kept], y[kept]).predict(x[left])
+    unit = data.target_standardisation.sd.item()
+    mean = data.raw_targets(model.fit(x, y).predict(data.x_test))
+    sd = np.sqrt(np.mean(residual**2)) * unit
+    found = {m.key: m for m in BASELINES["density"]}["boosting"].scores(data, seed)
+    target = data.raw_targets(data.y_test)
+    assert found["rmse"] == pytest.approx(np.sqrt(np.mean((target - mean) ** 2)))
+    # A fold that stopped before the chosen round leaves slightly other residuals.
+    assert found["nll"] == pytest.approx(-stats.norm(mean, sd).logpdf(target).mean(), abs=0.02)
+
+
+@pytest.mark.parametrize("predictive", BASELINES)
+def test_boosting_chooses_few_rounds_where_there_is_nothing_to_learn(predictive):
+    rng = np.random.default_rng(0)
+    x, noise = rng.normal(size=(200, 2)), rng.normal(size=200)
+    y = noise if predictive == "density" else np.where(noise > 0, "a", "b")
+    data = Dataset.from_arrays(x, y, split=RandomSplit(test_size=0.25))
+    (boosting,) = [m for m in BASELINES[predictive] if m.key == "boosting"]
+    least = stats.norm.entropy() if predictive == "density" else np.log(2)
+    found = boosting.scores(data, 0)
+    assert found["nll"] == pytest.approx(least, abs=0.2)
+    assert found == boosting.scores(data, 0)
 
 
 @pytest.mark.parametrize("method", BASELINES["class_probabilities"], ids=lambda method: method.name)
@@ -403,7 +445,7 @@ def test_the_command(folder, tmp_path):
     assert "data seed 1: random forest" in done.stderr, "a log says how far it is"
     table = pd.read_csv(results.folder / "baselines.csv")
     models = [method.name for method in BASELINES["density"]]
-    assert table["method"].tolist()[:6] == [CHOSEN, BY_ELBO, *models, "Dropout"]
+    assert table["method"].tolist()[:7] == [CHOSEN, BY_ELBO, *models, "Dropout"]
     paired = pd.read_csv(results.folder / "paired_baselines.csv")
     assert {"Dropout", BY_ELBO, *models} < set(paired["method"])
     assert "over data sets" not in done.stdout, "there is one"
@@ -418,7 +460,7 @@ def test_the_command(folder, tmp_path):
     nothing = [("gone",), ("houses", "--methods", "tree"), ("houses", "--published", "gone.csv")]
     failed = [call(*arguments) for arguments in nothing]
     assert [one.exit_code for one in failed] == [2, 2, 2]
-    assert "must be one of forest, linear, none, process, got 'tree'" in failed[1].stderr
+    assert "must be one of boosting, forest, linear, none, process, got 'tree'" in failed[1].stderr
     assert "`--published` must be there" in failed[2].stderr
 
 
