@@ -37,7 +37,7 @@ ROW_DATA = ("x", "target")
 OBSERVED = "y"
 """Name of a model's observed variable."""
 
-LAYER_PARAMETER = re.compile(r"(?:weight|bias)_(\d+)")
+LAYER_PARAMETER = re.compile(r"(?:weight|bias|unit)_(\d+)")
 """Start of the names of a layer's weights and biases, and of their local scales."""
 
 CATEGORICAL = Categorical()

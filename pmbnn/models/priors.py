@@ -325,6 +325,11 @@ class Horseshoe(Prior):
     ``weight_1_local``, ``bias_1_local``, ... The hyperprior is on the global scale, which has a
     half-Cauchy distribution in the paper.
 
+    ``per: unit`` gives the *group* horseshoe, which can switch off whole units: the incoming
+    weights and the bias of a unit, or of a filter of a convolution, share one local scale. The
+    local scales of a layer are then called ``unit_1_local``, ... In the paper, weights of the
+    output layer are normal; here its units have local scales too.
+
     ``slab_scale`` gives the *regularised* horseshoe, whose largest weights are shrunk too. With
     slab² ~ inverse-gamma(``slab_df`` / 2, ``slab_df`` · ``slab_scale``² / 2), one for each layer,
 
@@ -338,6 +343,8 @@ class Horseshoe(Prior):
 
     Parameters
     ----------
+    per
+        One local scale a ``weight`` (or bias), or one for every receiving ``unit``.
     slab_scale
         Scale of the slab, in units of the weights: the size of the largest weights that one
         expects. By default there is no slab.
@@ -348,10 +355,13 @@ class Horseshoe(Prior):
     ----------
     Carvalho, Polson and Scott (2010), The horseshoe estimator for sparse signals, section 1;
     Piironen and Vehtari (2017), Sparsity information and regularization in the horseshoe and
-    other shrinkage priors, equations 2.8 and 2.9 (slab).
+    other shrinkage priors, equations 2.8 and 2.9 (slab);
+    Ghosh, Yao and Doshi-Velez (2018), Structured Variational Learning of Bayesian Neural Networks
+    with Horseshoe Priors, section 3 (units).
     """
 
     kind: Literal["horseshoe"] = "horseshoe"
+    per: Literal["weight", "unit"] = added("weight")
     slab_scale: Positive | None = added(None)
     slab_df: Positive = added(4.0)
     distribution: ClassVar[str] = "Normal"
@@ -364,34 +374,43 @@ class Horseshoe(Prior):
         return self
 
     def n_free(self, weights):
-        """The weights and a scale for each."""
-        return 2 * weights
+        """The weights, and a scale for each unless units have them."""
+        return 2 * weights if self.per == "weight" else weights
 
     def n_of_layers(self, units):
-        """The slab of each layer, if there is one."""
-        return 0 if self.slab_scale is None else len(units)
+        """The scales of units, and the slab of each layer, where there are any."""
+        local = sum(units) if self.per == "unit" else 0
+        return local + (0 if self.slab_scale is None else len(units))
 
     def of_layer(self, number, dims):
-        """The slab, if there is one."""
+        """Local scales of units and the slab, where there are any."""
         import numpy as np
         import pymc as pm
         import pytensor.tensor as pt
 
-        if self.slab_scale is None:
-            return {}
-        alpha = np.float64(self.slab_df / 2)
-        name = f"layer_{number}_slab_variance"
-        return {"slab": pt.sqrt(pm.InverseGamma(name, alpha, alpha * self.slab_scale**2))}
+        variables = {}
+        if self.per == "unit":
+            variables["local"] = self._local(f"unit_{number}", dims)
+        if self.slab_scale is not None:
+            alpha, name = np.float64(self.slab_df / 2), f"layer_{number}_slab_variance"
+            variance = pm.InverseGamma(name, alpha, alpha * self.slab_scale**2)
+            variables["slab"] = pt.sqrt(variance)
+        return variables
 
     def own_scales(self, name, dims, scale, layer):  # noqa: D102
-        import numpy as np
-        import pymc as pm
         import pytensor.tensor as pt
 
-        scales = scale * pm.HalfCauchy(f"{name}_local", np.float64(1.0), dims=dims)
+        scales = scale * (layer["local"] if self.per == "unit" else self._local(name, dims))
         if self.slab_scale is None:
             return scales
         return scales / pt.sqrt(1 + (scales / layer["slab"]) ** 2)
+
+    @staticmethod
+    def _local(owner: str, dims: tuple[str, ...]) -> "TensorVariable":
+        import numpy as np
+        import pymc as pm
+
+        return pm.HalfCauchy(f"{owner}_local", np.float64(1.0), dims=dims)
 
 
 class Flat(Prior):

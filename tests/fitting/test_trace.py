@@ -734,18 +734,19 @@ def test_the_larger_a_network_the_fewer_draws_are_in_memory(toy, large):
     ("prior", "names"),
     [
         (Horseshoe(), {"weight_3_local", "bias_3_local"}),
+        (Horseshoe(per="unit"), {"unit_3_local"}),
         (
             ScaleMixture(learned=True),
             {"mixture_sigma_1", "mixture_sigma_2", "mixture_proportion"},
         ),
     ],
-    ids=["horseshoe", "scale_mixture"],
+    ids=["horseshoe", "units", "scale_mixture"],
 )
 def test_a_large_network_keeps_what_else_its_prior_learns(prior, names, toy, tmp_path):
     cell = replace(LARGE, prior=prior, hyperprior=Fixed(scale=0.5))
     posterior = made_cell(cell, toy.dataset, tmp_path).trace["posterior"]
     assert set(posterior.data_vars) == {"weight_3", "bias_3"} | names
-    if prior.kind == "horseshoe":
+    if prior == Horseshoe():
         assert posterior["weight_3_local"].dims == ("chain", "draw", "hidden_2", "output")
         assert (posterior["weight_3_local"] > 0).all()
 

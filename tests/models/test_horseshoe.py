@@ -1,4 +1,4 @@
-"""The horseshoe with a slab, against the formulas of its papers and SciPy."""
+"""The horseshoe with a slab and of units, against the formulas of its papers and SciPy."""
 
 import numpy as np
 import pymc as pm
@@ -18,6 +18,7 @@ RNG = np.random.default_rng(0)
 ROWS = Rows(RNG.normal(size=(9, 2)), np.arange(9) % 3, ("x1", "x2"), ("a", "b", "c"))
 NETWORK = Dense(hidden=(4, 3))
 SLAB = Horseshoe(slab_scale=2.5, slab_df=3.0)
+UNITS = Horseshoe(per="unit")
 
 
 def build(prior, hyperprior):
@@ -59,6 +60,33 @@ def test_the_slab_holds_for_biases_with_a_scale_of_their_own(evaluate):
     np.testing.assert_allclose(at["bias_2"], expected, rtol=1e-13)
 
 
+@pytest.mark.parametrize("slab_scale", [None, 2.5])
+def test_incoming_weights_and_bias_of_a_unit_share_a_scale(slab_scale, evaluate):
+    """Ghosh, Yao and Doshi-Velez (2018): w_k ~ N(0, τ² λ_k² I) for all that enters unit k."""
+    model = build(Horseshoe(per="unit", slab_scale=slab_scale), HalfCauchy())
+    at, densities = of_model(model, evaluate)
+    for p in NETWORK.parameters((2,), 3):
+        local = at[f"unit_{p.layer}_local"]
+        assert local.shape == p.shape[-1:]
+        assert model.named_vars_to_dims[f"unit_{p.layer}_local"] == p.dims[-1:]
+        wide = at[f"layer_{p.layer}_scale"] * local
+        slab = np.inf if slab_scale is None else at[f"layer_{p.layer}_slab_variance"]
+        expected = at[f"{p.name}_z"] / np.sqrt(1 / wide**2 + 1 / slab)
+        np.testing.assert_allclose(at[p.name], expected, rtol=1e-13)
+        expected = stats.halfcauchy.logpdf(local) + np.log(local)
+        # PyMC 6.4 normalises a half-Cauchy in single precision, 1.9e-9 too low.
+        np.testing.assert_allclose(densities[f"unit_{p.layer}_local"], expected, atol=2e-9)
+
+
+def test_draws_within_and_between_units():
+    """A quotient of normals of one scale is Cauchy; of two half-Cauchy scales it is wider."""
+    with pytensor.config.change_flags(mode="FAST_COMPILE"), build(UNITS, Fixed(scale=0.5)) as model:
+        weight, bias = pm.draw([model["weight_2"], model["bias_2"]], 2000, random_seed=1)
+    for other in (weight[:, 1, 0], bias[:, 0]):
+        assert stats.kstest(weight[:, 0, 0] / other, "cauchy").pvalue > 0.001
+    assert stats.kstest(weight[:, 0, 0] / weight[:, 0, 1], "cauchy").pvalue < 1e-6
+
+
 def drawn(scale, draws=2000):
     """Draws of the weights of layer 2 at a global scale, their local scales and standard draws."""
     with pytensor.config.change_flags(mode="FAST_COMPILE"), build(SLAB, Fixed(scale=scale)) as m:
@@ -77,8 +105,9 @@ def test_a_small_global_scale_leaves_the_horseshoe():
     np.testing.assert_allclose(weight[is_small], 1e-6 * (local * standard)[is_small], rtol=1e-4)
 
 
-def test_it_is_a_prior():
-    check_prior(SLAB)
+@pytest.mark.parametrize("prior", [SLAB, UNITS, Horseshoe(per="unit", slab_scale=1.0)])
+def test_it_is_a_prior(prior):
+    check_prior(prior)
 
 
 def test_each_layer_has_one_slab():

@@ -86,8 +86,10 @@ def test_at_temperature_1_nothing_changes():
     assert tempering(1.0, pb.priors.Normal()) is None
 
 
-def test_scales_of_single_weights_cannot_be_raised():
-    prior, model = pb.priors.Horseshoe(), linear("horseshoe", "half_cauchy")
+@pytest.mark.parametrize("per", ["weight", "unit"])
+def test_scales_of_single_weights_and_units_cannot_be_raised(per):
+    prior = pb.priors.Horseshoe(per=per)
+    model = linear(prior, "half_cauchy")
     with pytest.raises(ValueError, match=r"`temperature` must be 1 with prior horseshoe, got 0\.5"):
         build_log_density(model, n_observations(model), "float64", tempering(0.5, prior))
 

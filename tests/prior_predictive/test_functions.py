@@ -22,6 +22,7 @@ from pmbnn.models.priors import (
     HalfCauchy,
     HalfNormal,
     Hierarchical,
+    Horseshoe,
     InverseGamma,
     Laplace,
     Normal,
@@ -88,6 +89,7 @@ CASES += [(Normal(), with_defaults(cls)) for cls in HYPERPRIORS.values() if not 
 CASES = list(dict.fromkeys(CASES))
 CASES += [
     (ScaleMixture(learned=True), HalfNormal(per="network")),
+    (Horseshoe(per="unit"), HalfNormal()),
     (StudentT(nu=1.5, fan_in=True), InverseGamma(alpha=3.0, on="variance")),
     (Laplace(fan_in=True), HalfCauchy(beta=0.3, centred=True)),
     (Normal(), Fixed(scale=7.0)),
