@@ -46,8 +46,8 @@ def rows_of(prior: str, hyperprior: str) -> Iterator[tuple[str, ...]]:
 
     import pmbnn as pb
     from pmbnn.inference import newton
-    from pmbnn.inference.coordinates import Coordinates
     from pmbnn.inference.engines import fit_model
+    from pmbnn.inference.optimum import end_of
     from pmbnn.inference.unit_free import Target
 
     model = pb.dense_classifier(
@@ -56,12 +56,12 @@ def rows_of(prior: str, hyperprior: str) -> Iterator[tuple[str, ...]]:
     settings = pb.Inference(steps=10_000, learning_rate=0.02, restarts=6)
     (program, fits), fitting = timed(lambda: fit_model(model, settings, dtype="float32"))
     fit, target = max(fits, key=lambda fit: fit.elbo), Target.of(model, settings)
-    no_directions = np.zeros((len(fit.loc), 0)), np.ones(0)
-    coordinates = Coordinates(fit.loc, np.asarray(fit.scale, np.float64), *no_directions)
+    scale = np.asarray(fit.scale, np.float64)
+    ended = target.expectations, program.guide, fit, scale, np.diag(scale)
     for newton.CURVATURE_DRAWS in DRAWS:
         # A first call compiles.
         for _ in range(2):
-            end, seconds = timed(lambda: target.end(program.guide, fit, coordinates, most=0))
+            end, seconds = timed(lambda: end_of(*ended, most=0))
         distance = end.polished.distance
         known = (f"{distance.largest:.2f}", f"{distance.gain:.2f}")
         found = known if distance.is_known else ("not known", "")

@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from xarray import DataTree
 
 from pmbnn.core.errors import reason_of
@@ -243,7 +244,8 @@ def _convergence(fitted: InferredCell) -> dict[str, float]:
             results["log_evidence"], results["log_evidence_mcse"] = evidence
         return results
     best = fitted.fits[fitted.best]
-    return {
+    distance = {} if np.isnan(best.distance) else {"distance_to_optimum": best.distance}
+    return distance | {
         "elbo": best.elbo,
         "log_likelihood": final_mean(best.history.log_likelihood),
         "kl": final_mean(best.history.kl),

@@ -10,7 +10,7 @@ from pmbnn.data.arrays import Rows
 from pmbnn.experiment.cells import Cell
 from pmbnn.inference.engines import engine_of
 from pmbnn.inference.flat import ModelGraphs, model_graphs
-from pmbnn.inference.log_density import build_log_density
+from pmbnn.inference.log_density import LogDensity, build_log_density
 from pmbnn.inference.samplers.run import build_sampler
 from pmbnn.models.build import build_model
 from pmbnn.prediction.predictor import Predictor, tempering
@@ -62,6 +62,15 @@ class GroupPrograms:
             return build_sampler(density, cell.inference)
         build_program = engine_of(cell.inference).build_program
         return build_program(graphs, cell.inference, count, self.width, **how)
+
+    def density(self, cell: Cell, rows: Rows) -> LogDensity:
+        """Log-density of the group's model on as many rows, in double precision."""
+
+        @staged("build")
+        def build():
+            return build_log_density(self._graphs(cell, rows), len(rows), "float64")
+
+        return self._once(("density", len(rows)), build)
 
     def predictor(self, cell: Cell, rows: Rows, dtype: str = "float32") -> Predictor:
         """The predictor of the group's model; in single precision, probabilities round to one."""

@@ -117,6 +117,9 @@ class Fit(Summarised):
         The fit at the requested steps.
     replica
         Number of the replica in the call, from 0.
+    distance
+        Largest distance of a mean from where the ELBO is highest, by Newton's decrement, in
+        standard deviations; not a number where it is not known.
     """
 
     constrained: Mapping[str, np.ndarray]
@@ -130,6 +133,7 @@ class Fit(Summarised):
     kl_forms: Mapping[str, str] = field(default_factory=dict)
     snapshots: tuple[Snapshot, ...] = ()
     replica: int = 0
+    distance: float = float("nan")
 
     @property
     def draw_key(self) -> np.ndarray:

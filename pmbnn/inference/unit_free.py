@@ -7,11 +7,9 @@ without: at their modes the curvature is not that of the bulk.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 import pymc as pm
-import pytensor.tensor as pt
 
 from pmbnn.core.stages import stage
 from pmbnn.inference.batches import model_values
@@ -20,19 +18,12 @@ from pmbnn.inference.engines import fit_model
 from pmbnn.inference.flat import Layout, n_observations, value_shapes
 from pmbnn.inference.guides import Guide
 from pmbnn.inference.log_density import build_log_density
-from pmbnn.inference.newton import (
-    DRAWS,
-    STEPS,
-    Expectations,
-    Polished,
-    Ratios,
-    polish,
-    variance_ratios,
-)
+from pmbnn.inference.newton import DRAWS, Expectations, variance_ratios
+from pmbnn.inference.optimum import End, end_of, in_pairs, judged, offsets_of
 from pmbnn.inference.program import Program
 from pmbnn.inference.result import Fit, History
 from pmbnn.inference.settings import Inference
-from pmbnn.inference.xla.compile import jax_function, precision
+from pmbnn.inference.xla.compile import precision
 from pmbnn.models.point import PointRV
 
 IMPROPER = "a prior is improper, and a mode does not prove that the posterior is proper"
@@ -73,7 +64,7 @@ def fit_unit_free(
     if coordinates is None:
         return fit_model(model, settings, dtype=dtype)
     program, fits = fit_model(model, settings, dtype=dtype, coordinates=coordinates)
-    ends = [target.end(program.guide, fit, coordinates) for fit in fits]
+    ends = target.ends(program.guide, fits, coordinates)
     if not all(end is None or end.is_settled for end in ends):
         coordinates = target.later_coordinates(program.guide, fits, ends) or coordinates
         means = [
@@ -87,36 +78,11 @@ def fit_unit_free(
             first if second.failed else _joined(first, second)
             for first, second in zip(before, fits, strict=True)
         ]
-        ends = [target.end(program.guide, fit, coordinates) for fit in fits]
+        ends = target.ends(program.guide, fits, coordinates)
     return program, [
-        fit if end is None else _judged(program, fit, end)
+        fit if end is None else _noted(program, judged(program.guide, fit, end))
         for fit, end in zip(fits, ends, strict=True)
     ]
-
-
-class End(NamedTuple):
-    """Where a fit has come to.
-
-    Attributes
-    ----------
-    polished
-        Its means, after Newton steps.
-    ratios
-        Its variances relative to the optimum; None if nothing is known of them.
-    """
-
-    polished: Polished
-    ratios: Ratios | None
-
-    @property
-    def has_near_variances(self) -> bool:
-        """Whether nothing is known against the variances."""
-        return self.ratios is None or self.ratios.are_near
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether further steps of the optimiser promise nothing."""
-        return self.polished.is_quadratic and self.has_near_variances
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,30 +140,21 @@ class Target:
     def are_fair(self, coordinates: Coordinates) -> bool:
         """Whether the curvature, averaged over independent variables about a mode, is as there."""
         scale, rng = coordinates.scale, np.random.default_rng(0)
-        offsets = _in_pairs(scale * rng.standard_normal((DRAWS // 2, len(scale))))
+        offsets = in_pairs(scale * rng.standard_normal((DRAWS // 2, len(scale))))
         average = self.expectations.average(coordinates.centre + offsets)
         if not average.is_finite:
             return False
         ratios = variance_ratios(average, offsets, scale**2, coordinates.root)
         return ratios.are_within(FAIR)
 
-    def end(
-        self, guide: Guide, fit: Fit, coordinates: Coordinates, most: int = STEPS
-    ) -> End | None:
-        """Where a fit has come to, with this number of Newton steps at most.
-
-        None of a fit that diverged.
-        """
-        if fit.failed:
-            return None
-        scale = coordinates.scale if guide.is_point else fit.scale
-        loc, offsets, root = np.asarray(fit.loc, np.float64), _offsets(guide, fit), coordinates.root
-        with precision("float64"), stage("check"):
-            polished = polish(self.expectations, loc, offsets, scale, root, most)
-        average, covariance = polished.average, _covariance(guide, fit)
-        if covariance is None or not average.is_finite:
-            return End(polished, None)
-        return End(polished, variance_ratios(average, offsets, covariance, root))
+    def ends(self, guide: Guide, fits: Sequence[Fit], coordinates: Coordinates) -> list[End | None]:
+        """Where fits have come to; None of those that diverged."""
+        root = coordinates.root
+        scales = [coordinates.scale if guide.is_point else fit.scale for fit in fits]
+        return [
+            end_of(self.expectations, guide, fit, scale, root)
+            for fit, scale in zip(fits, scales, strict=True)
+        ]
 
     def later_coordinates(
         self, guide: Guide, fits: Sequence[Fit], ends: Sequence[End | None]
@@ -208,7 +165,7 @@ class Target:
         """
         pairs = [(end.polished, fit) for end, fit in zip(ends, fits, strict=True) if end]
         best, fit = max(pairs, key=lambda pair: pair[0].average.value)
-        draws = best.loc + _offsets(guide, fit)
+        draws = best.loc + offsets_of(guide, fit)
         # One matrix takes as many products as there are variables.
         draws = draws[: 1 if guide.is_point else 2 * max(1, MATRICES // guide.size)]
         with precision("float64"):
@@ -216,36 +173,6 @@ class Target:
         found = Coordinates.of_curvature(best.loc, curvature)
         scaled = found.scale * curvature * found.scale[:, None]
         return found if np.linalg.eigvalsh(scaled)[0] > 0 else None
-
-
-def _offsets(guide: Guide, fit: Fit) -> np.ndarray:
-    """Draws of a guide minus its means, in pairs of opposite ones, ``(draw, size)``."""
-    if guide.is_point:
-        return np.zeros((1, guide.size))
-    rng = np.random.default_rng([*fit.keys.draws, 1])
-    shape = fit.constrained | {"loc": np.zeros(guide.size)}
-    half = [
-        guide.draw(shape, {name: rng.standard_normal(n) for name, n in guide.noise.items()})
-        for _ in range(DRAWS // 2)
-    ]
-    return _in_pairs(np.array(half))
-
-
-def _in_pairs(draws: np.ndarray) -> np.ndarray:
-    """Draws, ``(draw, size)``, each followed by its negative, ``(2 draw, size)``."""
-    return np.stack([draws, -draws], axis=1).reshape(-1, draws.shape[1])
-
-
-def _covariance(guide: Guide, fit: Fit) -> np.ndarray | None:
-    """Covariance of a guide whose optimum is known by it; of independent variables, the diagonal.
-
-    None of others.
-    """
-    if "root" in fit.constrained:
-        root = np.asarray(fit.constrained["root"], np.float64)
-        return root @ root.T
-    is_known = guide.is_factorised and not guide.is_point
-    return np.asarray(fit.scale, np.float64) ** 2 if is_known else None
 
 
 def _joined(first: Fit, second: Fit) -> Fit:
@@ -259,43 +186,6 @@ def _joined(first: Fit, second: Fit) -> Fit:
     return replace(second, history=History(step, **arrays))
 
 
-def _judged(program: Program, fit: Fit, end: End) -> Fit:
-    """A fit with the means after Newton steps, the ELBO there, and the verdict."""
-    guide, polished, elbo = program.guide, end.polished, fit.elbo
-    constrained = {**fit.constrained, "loc": polished.loc.astype(fit.loc.dtype)}
-    if polished.average.is_finite:
-        elbo = polished.average.value + (0.0 if guide.is_point else _entropy(guide, constrained))
-    status, reason = fit.status, f"{_words(guide, end)}; {fit.reason}"
-    is_far = polished.distance.is_known and not polished.distance.is_near
-    if is_far or not end.has_near_variances:
-        status = "not_converged"
-    if program.flat.improper:
-        reason = f"{reason}; {IMPROPER}"
-    return replace(fit, constrained=constrained, elbo=elbo, status=status, reason=reason)
-
-
-def _words(guide: Guide, end: End) -> str:
-    """How far a guide is from the optimum, in words."""
-    distance, unit = end.polished.distance, "conditional" if guide.is_point else "guide"
-    largest = f"{distance.largest:.2g} {unit} standard deviations"
-    if not distance.is_known:
-        words = "the curvature in the means is not positive definite, and the ELBO alone decides"
-    elif distance.is_near:
-        words = f"means are within {largest} of the optimum"
-    else:
-        words = f"means are {largest} from the optimum"
-    if end.has_near_variances:
-        return words
-    factor = np.sqrt(max(end.ratios.farthest, 0.0))
-    return f"{words}; a standard deviation is {factor:.2g} times that of the optimum"
-
-
-def _entropy(guide: Guide, constrained: dict[str, np.ndarray]) -> float:
-    """Entropy of a guide, in nats."""
-    inputs = {
-        name: pt.tensor(name, dtype="float64", shape=array.shape)
-        for name, array in constrained.items()
-    }
-    with precision("float64"):
-        compute = jax_function(list(inputs.values()), [guide.entropy(inputs)])
-        return float(compute(*(np.asarray(a, np.float64) for a in constrained.values()))[0])
+def _noted(program: Program, fit: Fit) -> Fit:
+    """A fit whose reason names an improper prior."""
+    return replace(fit, reason=f"{fit.reason}; {IMPROPER}") if program.flat.improper else fit

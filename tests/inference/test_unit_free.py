@@ -13,8 +13,9 @@ from pmbnn.inference import newton
 from pmbnn.inference.coordinates import Coordinates
 from pmbnn.inference.engines import fit_model
 from pmbnn.inference.flat import n_observations
+from pmbnn.inference.optimum import end_of, judged
 from pmbnn.inference.settings import Inference
-from pmbnn.inference.unit_free import IMPROPER, Target, _judged, fit_unit_free
+from pmbnn.inference.unit_free import IMPROPER, Target, fit_unit_free
 from pmbnn.inference.xla.compile import precision
 from pmbnn.models.build import dense_classifier
 
@@ -71,9 +72,10 @@ def test_an_unfinished_fit_tells_its_distance(model, steps):
     away = mode._replace(centre=mode.centre + 30 * SCALE * RNG.normal(size=SIZE))
     program, (fit,) = fit_model(model, settings, coordinates=away)
     exact = errors(fit.loc).max()
-    told = target.end(program.guide, fit, mode, most=0).polished.distance
+    ended = target.expectations, program.guide, fit, fit.scale, mode.root
+    told = end_of(*ended, most=0).polished.distance
     assert exact > 1 and told.largest == pytest.approx(exact, rel=0.15)
-    end = target.end(program.guide, fit, mode).polished
+    end = end_of(*ended).polished
     assert end.steps == 1 and end.is_quadratic and end.distance.is_near
     assert errors(end.loc).max() < 0.01
 
@@ -276,13 +278,14 @@ def test_variances_that_are_off(model):
     for factor, is_near in ((1.0, True), (2.0, False), (0.5, False)):
         scale = SCALE * np.where(np.arange(SIZE) == 3, factor, 1.0)
         given = {"loc": MEAN, "scale": scale}
-        end = target.end(program.guide, replace(fit, constrained=given, scale=scale), coordinates)
+        given_fit = replace(fit, constrained=given, scale=scale, status="converged")
+        end = end_of(target.expectations, program.guide, given_fit, scale, coordinates.root)
         assert end.polished.distance.is_near and end.is_settled == is_near
         assert end.ratios.value[3] == pytest.approx(factor**2, rel=1e-3)
-        judged = _judged(program, replace(fit, constrained=given, status="converged"), end)
-        assert judged.status == ("converged" if is_near else "not_converged")
+        found = judged(program.guide, given_fit, end)
+        assert found.status == ("converged" if is_near else "not_converged")
         told = f"a standard deviation is {factor:.2g} times that of the optimum"
-        assert (told in judged.reason) != is_near
+        assert (told in found.reason) != is_near
 
 
 def test_the_elbo_is_that_at_the_end(tmp_path):
