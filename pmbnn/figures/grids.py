@@ -264,6 +264,7 @@ def _standard_density(prior: Prior) -> Callable[[np.ndarray], np.ndarray] | None
         "laplace": lambda p: stats.laplace.pdf,
         "cauchy": lambda p: stats.cauchy.pdf,
         "student_t": lambda p: stats.t(p.nu).pdf,
+        "multivariate_t": lambda p: stats.t(p.nu).pdf,
         "scale_mixture": _mixture,
         "trainable_mean": lambda p: stats.norm(scale=np.hypot(1.0, p.spread)).pdf,
         "horseshoe": lambda p: _horseshoe,

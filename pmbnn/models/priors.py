@@ -185,6 +185,48 @@ class StudentT(Prior):
         return pm.StudentT(name, nu=np.float64(self.nu), mu=0.0, sigma=scale, dims=dims)
 
 
+class MultivariateT(Prior):
+    """Multivariate Student's t prior: a normal one whose scale each unit draws by itself.
+
+    weight = scale · √mixing · z with mixing ~ inverse-gamma(``nu`` / 2, ``nu`` / 2) and
+    z ~ N(0, 1). The incoming weights and the bias of a unit, or of a filter of a convolution, share
+    one mixing variable: together they have a multivariate t distribution with ``nu`` degrees of
+    freedom, and each of them that of the prior ``student_t``. This form is always non-centred, and
+    `centred` hyperpriors are rejected. The mixing variables are called ``unit_1_mixing``, ...
+
+    Parameters
+    ----------
+    nu
+        Degrees of freedom.
+
+    References
+    ----------
+    Fortuin et al. (2022), Bayesian Neural Network Priors Revisited (heavy tails).
+    """
+
+    kind: Literal["multivariate_t"] = "multivariate_t"
+    nu: Positive = 4.0
+    distribution: ClassVar[str] = "Normal"
+    centrable: ClassVar[bool] = False
+
+    def n_of_layers(self, units):
+        """A mixing variable for every unit."""
+        return sum(units)
+
+    def of_layer(self, number, dims):
+        """The mixing variables of the layer's units."""
+        import numpy as np
+        import pymc as pm
+
+        half = np.float64(self.nu / 2)
+        return {"mixing": pm.InverseGamma(f"unit_{number}_mixing", half, half, dims=dims)}
+
+    def own_scales(self, name, dims, scale, layer):  # noqa: D102
+        import pytensor.tensor as pt
+
+        return scale * pt.sqrt(layer["mixing"])
+
+
 class ScaleMixture(Prior):
     """Mixture of two centred Gaussians, a wide one and a narrow one.
 
@@ -450,7 +492,16 @@ class PyMCPrior(Prior, PyMCDistribution):
 
 
 PRIORS: dict[str, type[Prior]] = registry(
-    Normal, Laplace, Cauchy, StudentT, ScaleMixture, TrainableMean, Horseshoe, Flat, PyMCPrior
+    Normal,
+    Laplace,
+    Cauchy,
+    StudentT,
+    MultivariateT,
+    ScaleMixture,
+    TrainableMean,
+    Horseshoe,
+    Flat,
+    PyMCPrior,
 )
 
 
@@ -468,6 +519,7 @@ __all__ = [
     "Hyperprior",
     "InverseGamma",
     "Laplace",
+    "MultivariateT",
     "Normal",
     "PointScale",
     "Prior",

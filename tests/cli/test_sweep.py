@@ -864,7 +864,8 @@ def check_rejected(folder, *arguments, match):
     [
         (
             {"prior": ["normal", "laplas"]},
-            r"`sweeps\[0\].prior\[1\]` must be one of cauchy, flat, horseshoe, laplace, normal, "
+            r"`sweeps\[0\].prior\[1\]` must be one of cauchy, flat, horseshoe, "
+            "laplace, multivariate_t, normal, "
             "pymc, scale_mixture, student_t, trainable_mean, got 'laplas'; did you mean `laplace`",
         ),
         (

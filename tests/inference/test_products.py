@@ -16,7 +16,14 @@ from pmbnn.inference.estimators import find_products, linear_in, rewrite_likelih
 from pmbnn.inference.flat import flatten_model
 from pmbnn.models.build import dense_classifier
 from pmbnn.models.layers import convolve, max_pool
-from pmbnn.models.priors import HYPERPRIORS, PRIORS, HalfNormal, ScaleMixture
+from pmbnn.models.priors import (
+    HYPERPRIORS,
+    PRIORS,
+    HalfNormal,
+    Horseshoe,
+    MultivariateT,
+    ScaleMixture,
+)
 
 ROWS = 12
 RNG = np.random.default_rng(0)
@@ -80,6 +87,7 @@ def weight(*shape, name="w"):
 
 # --- models of the package ----------------------------------------------------------------
 
+LEARNED = [ScaleMixture(learned=True), Horseshoe(per="unit", slab_scale=2.0), MultivariateT()]
 HIERARCHICAL = sorted(set(HYPERPRIORS) - {"fixed"})
 
 
@@ -100,9 +108,7 @@ def test_every_prior(prior, products_of):
     check_dense(products, "" if prior.centrable else "_z")
 
 
-@pytest.mark.parametrize(
-    "prior", slow_but(["horseshoe"], ["cauchy", "horseshoe", ScaleMixture(learned=True)])
-)
+@pytest.mark.parametrize("prior", slow_but(["horseshoe"], [*LEARNED, "cauchy", "horseshoe"]))
 def test_priors_with_a_learned_scale(prior, products_of):
     check_dense(products_of(dense_classifier(X, Y, (4,), "tanh", prior, "half_normal")), "_z")
 

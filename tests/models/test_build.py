@@ -140,6 +140,8 @@ def expected_dims(parameters, prior, hyperprior):
             dims[parameter.name + STANDARD] = parameter.dims
         if prior.kind == "horseshoe":
             dims[f"{parameter.name}_local"] = parameter.dims
+        if prior.kind == "multivariate_t":
+            dims[f"unit_{parameter.layer}_mixing"] = parameter.dims[-1:]
         if prior.kind == "trainable_mean":
             dims[f"{parameter.name}_mean"] = parameter.dims
         if getattr(hyperprior, "per", None) == "unit":
@@ -543,7 +545,7 @@ def test_dense_classifier_has_two_classes_at_least(labels):
         (
             {"prior": "gauss"},
             (
-                "^`prior` must be one of cauchy, flat, horseshoe, laplace, normal, "
+                "^`prior` must be one of cauchy, flat, horseshoe, laplace, multivariate_t, normal, "
                 "pymc, scale_mixture, student_t, trainable_mean, got 'gauss'.$"
             ),
         ),

@@ -59,6 +59,8 @@ PRIOR_REFERENCES = {
     ),
     # Given the local scales, which have a test of their own.
     "horseshoe": lambda x, scale: stats.norm.logpdf(x, scale=scale),
+    # Given the mixing variables, which are tested in ``test_multivariate_t.py``.
+    "multivariate_t": lambda x, scale: stats.norm.logpdf(x, scale=scale),
     # Given means of 0; others have a test of their own.
     "trainable_mean": lambda x, scale: stats.norm.logpdf(x, scale=scale),
     "flat": lambda x, scale: np.zeros_like(x),
@@ -214,13 +216,14 @@ def test_log_density_of_the_local_scales_of_a_horseshoe(evaluate):
 
 
 @pytest.mark.parametrize("kind", PRIORS)
-def test_only_a_horseshoe_has_scales_of_single_weights(kind):
+def test_scales_of_single_weights_and_units(kind):
     prior = with_defaults(PRIORS[kind])
     with pm.Model(coords={"point": range(2)}) as model:
         own = prior.own_scales("w", ("point",), 1.0, prior.of_layer(1, ("point",)))
-    assert [v.name for v in model.free_RVs] == (["w_local"] if kind == "horseshoe" else [])
-    assert (own is None) == (kind != "horseshoe")
-    assert PRIORS[kind].centrable == (kind not in ("horseshoe", "pymc"))
+    names = {"horseshoe": ["w_local"], "multivariate_t": ["unit_1_mixing"]}.get(kind, [])
+    assert [v.name for v in model.free_RVs] == names
+    assert (own is None) == (not names)
+    assert PRIORS[kind].centrable == (kind != "pymc" and not names)
 
 
 @pytest.mark.parametrize(

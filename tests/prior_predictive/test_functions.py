@@ -55,6 +55,8 @@ def standard(prior, size, rng):
             stats.norm.rvs(size=share, random_state=rng)
             * stats.halfcauchy.rvs(size=share, random_state=rng)
         ),
+        # Two of different units, as is asked below.
+        "multivariate_t": lambda: stats.t.rvs(prior.nu, size=share, random_state=rng),
         "trainable_mean": lambda: stats.norm.rvs(
             scale=np.hypot(1, prior.spread), size=share, random_state=rng
         ),
