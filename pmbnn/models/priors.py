@@ -227,6 +227,50 @@ class MultivariateT(Prior):
         return scale * pt.sqrt(layer["mixing"])
 
 
+class CorrelatedNormal(Prior):
+    """Normal prior of convolutions whose kernels are correlated over their pixels.
+
+    The correlation of two weights of a kernel is exp(-distance / ``lengthscale``), a Matérn
+    covariance of order 1/2. Weights of different filters or input channels are independent, as are
+    biases and the weights of dense layers. Every weight has the standard deviation ``scale``: on a
+    network without convolutions this is the prior ``normal``, in its non-centred form.
+
+    A kernel is the scale times the covariance's Cholesky factor times standard normal draws. This
+    form is always non-centred, and `centred` hyperpriors are rejected. The draws are called
+    ``weight_1_z``, ... The estimators ``local_reparameterisation`` and ``flipout`` do not rewrite
+    convolutions with this prior.
+
+    Parameters
+    ----------
+    lengthscale
+        Distance at which the correlation is 1/e, in pixels of the kernel; at most a million.
+
+    References
+    ----------
+    Fortuin et al. (2022), Bayesian Neural Network Priors Revisited (correlated weights).
+    """
+
+    kind: Literal["correlated_normal"] = "correlated_normal"
+    lengthscale: Annotated[float, Field(gt=0, le=1e6)] = 1.0
+    is_smooth: ClassVar[bool] = True
+    centrable: ClassVar[bool] = False
+
+    def variable(self, name, scale, dims, shared):
+        """Standard draws, correlated over all dims but the first and the last."""
+        import numpy as np
+        import pymc as pm
+
+        standard = pm.Normal(name, 0.0, scale, dims=dims)
+        if len(dims) < 3:
+            return standard
+        coords = pm.modelcontext(None).coords
+        inputs, *sides, units = shape = [len(coords[dim]) for dim in dims]
+        pixels = np.indices(sides).reshape(len(sides), -1).T
+        distance = np.linalg.norm(pixels[:, None] - pixels, axis=-1)
+        root = np.linalg.cholesky(np.exp(-distance / self.lengthscale))
+        return (root @ standard.reshape((inputs, -1, units))).reshape(shape)
+
+
 class ScaleMixture(Prior):
     """Mixture of two centred Gaussians, a wide one and a narrow one.
 
@@ -497,6 +541,7 @@ PRIORS: dict[str, type[Prior]] = registry(
     Cauchy,
     StudentT,
     MultivariateT,
+    CorrelatedNormal,
     ScaleMixture,
     TrainableMean,
     Horseshoe,
@@ -510,6 +555,7 @@ __all__ = [
     "PRIORS",
     "STANDARD",
     "Cauchy",
+    "CorrelatedNormal",
     "Fixed",
     "Flat",
     "HalfCauchy",

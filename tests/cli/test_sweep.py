@@ -864,7 +864,7 @@ def check_rejected(folder, *arguments, match):
     [
         (
             {"prior": ["normal", "laplas"]},
-            r"`sweeps\[0\].prior\[1\]` must be one of cauchy, flat, horseshoe, "
+            r"`sweeps\[0\].prior\[1\]` must be one of cauchy, correlated_normal, flat, horseshoe, "
             "laplace, multivariate_t, normal, "
             "pymc, scale_mixture, student_t, trainable_mean, got 'laplas'; did you mean `laplace`",
         ),

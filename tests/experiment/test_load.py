@@ -273,13 +273,13 @@ MISTAKES = [
     # sections
     (
         experiment(prior="[normal, laplace, gaussian]"),
-        "`sweeps[0].prior[2]` must be one of cauchy, flat, horseshoe, "
+        "`sweeps[0].prior[2]` must be one of cauchy, correlated_normal, flat, horseshoe, "
         "laplace, multivariate_t, normal, "
         "pymc, scale_mixture, student_t, trainable_mean, got 'gaussian'.",
     ),
     (
         experiment(prior="{kind: [normal, laplase]}"),
-        "`sweeps[0].prior.kind[1]` must be one of cauchy, flat, horseshoe, "
+        "`sweeps[0].prior.kind[1]` must be one of cauchy, correlated_normal, flat, horseshoe, "
         "laplace, multivariate_t, normal, "
         "pymc, scale_mixture, student_t, trainable_mean, got 'laplase'; did you mean `laplace`?",
     ),
@@ -294,7 +294,7 @@ MISTAKES = [
     (experiment(prior="[]"), "`sweeps[0].prior` must not be empty."),
     (
         experiment(prior="{fan_in: true}"),
-        "`sweeps[0].prior.kind` is missing. Choices: cauchy, flat, horseshoe, "
+        "`sweeps[0].prior.kind` is missing. Choices: cauchy, correlated_normal, flat, horseshoe, "
         "laplace, multivariate_t, normal, "
         "pymc, scale_mixture, student_t, trainable_mean.",
     ),

@@ -212,8 +212,8 @@ PLACE = "sweeps[0]"
 MISTAKES = {
     "kink": (
         {"prior": "laplace"},
-        f"`{PLACE}.prior` must be normal or student_t with guide laplace, which needs two "
-        "derivatives of its density, got 'laplace'.",
+        f"`{PLACE}.prior` must be correlated_normal or normal or student_t with guide laplace, "
+        "which needs two derivatives of its density, got 'laplace'.",
     ),
     "learned scale": (
         {"hyperprior": "half_normal"},

@@ -545,7 +545,8 @@ def test_dense_classifier_has_two_classes_at_least(labels):
         (
             {"prior": "gauss"},
             (
-                "^`prior` must be one of cauchy, flat, horseshoe, laplace, multivariate_t, normal, "
+                "^`prior` must be one of cauchy, correlated_normal, flat, horseshoe, "
+                "laplace, multivariate_t, normal, "
                 "pymc, scale_mixture, student_t, trainable_mean, got 'gauss'.$"
             ),
         ),

@@ -59,6 +59,8 @@ PRIOR_REFERENCES = {
     ),
     # Given the local scales, which have a test of their own.
     "horseshoe": lambda x, scale: stats.norm.logpdf(x, scale=scale),
+    # Of dense layers; kernels are in ``test_correlated_normal.py``.
+    "correlated_normal": lambda x, scale: stats.norm.logpdf(x, scale=scale),
     # Given the mixing variables, which are tested in ``test_multivariate_t.py``.
     "multivariate_t": lambda x, scale: stats.norm.logpdf(x, scale=scale),
     # Given means of 0; others have a test of their own.
@@ -223,7 +225,7 @@ def test_scales_of_single_weights_and_units(kind):
     names = {"horseshoe": ["w_local"], "multivariate_t": ["unit_1_mixing"]}.get(kind, [])
     assert [v.name for v in model.free_RVs] == names
     assert (own is None) == (not names)
-    assert PRIORS[kind].centrable == (kind != "pymc" and not names)
+    assert PRIORS[kind].centrable == (kind not in ("correlated_normal", "pymc") and not names)
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,7 @@ def standard(prior, size, rng):
     share = (2, size)
     draw = {
         "normal": lambda: stats.norm.rvs(size=share, random_state=rng),
+        "correlated_normal": lambda: stats.norm.rvs(size=share, random_state=rng),
         "laplace": lambda: stats.laplace.rvs(size=share, random_state=rng),
         "cauchy": lambda: stats.cauchy.rvs(size=share, random_state=rng),
         "student_t": lambda: stats.t.rvs(prior.nu, size=share, random_state=rng),
