@@ -187,7 +187,18 @@ def claims(
             stored.note_made([FILE])
 
 
-def compare(folders: ResultsFolders) -> None:
+def compare(
+    folders: ResultsFolders,
+    rows: Annotated[
+        bool,
+        typer.Option(
+            "--rows",
+            help="Write errors of contrasts by test row instead, where data seeds split the same "
+            "rows anew: compare_rows.csv.",
+        ),
+    ] = False,
+    trust_plugins: TrustPlugins = False,
+) -> None:
     """Report whether a prior matters, and whether ADVI agrees: verdicts, and compare.csv.
 
     Beside it, evidence.csv has log evidence, ELBO, LOO and held-out NLL of every cell, and
@@ -197,11 +208,15 @@ def compare(folders: ResultsFolders) -> None:
     minus every fixed one of the same prior. The intervals of a folder are simultaneous, with
     probability 95 %.
 
+    With --rows, standard errors of differences of the test NLL take rows as the sample, each with
+    all splits that it is a test row of. They are of the training sets that were drawn. Cells that
+    were stored without log scores of their test rows predict these again.
+
     Exit status: 0 done, 2 bad input, 3 I/O error (disk full, permissions): fix it and rerun the
     same command.
     """
     for folder in dict.fromkeys(folders):
-        _compare(folder)
+        (_compare_rows if rows else _compare)(folder)
 
 
 def _compare(folder: Path) -> None:
@@ -223,6 +238,29 @@ def _compare(folder: Path) -> None:
     if not verdicts.regret.empty:
         console.print(regret_table(stored.name, verdicts.regret))
     _write(stored, lambda: write_verdicts(stored.results, verdicts))
+
+
+def _compare_rows(folder: Path) -> None:
+    from rich.console import Console
+
+    from pmbnn.cli.tables import row_errors_table
+    from pmbnn.compare.rows import make_row_errors, write_row_errors
+    from pmbnn.results.names import invalid_chains
+    from pmbnn.results.store import ResultsError
+    from pmbnn.sweep.outputs import following
+
+    stored = open_results(folder)
+    with following(Console(stderr=True), quiet=False):
+        errors = make_row_errors(stored)
+    for line in [*invalid_chains(stored.records).values(), *errors.left_out]:
+        typer.echo(f"left out: {line}", err=True)
+    if errors.table.empty:
+        raise ResultsError(
+            f"The folder `{folder}` has no contrast of the test NLL over several data seeds that "
+            "split the same rows."
+        )
+    new_console().print(row_errors_table(stored.name, errors.table))
+    _write(stored, lambda: write_row_errors(stored.results, errors))
 
 
 def show(

@@ -12,7 +12,7 @@ from rich.text import Text
 from pmbnn.compare.agreement import KINDS, Kind
 from pmbnn.compare.baselines import metric_columns, row_caveats, tally
 from pmbnn.compare.claims import ALL, CLAIMS, HYPERPRIORS, KEYS, unit_of_measure
-from pmbnn.compare.contrasts import COLUMN, VERDICT_TEXT
+from pmbnn.compare.contrasts import COLUMN, METHODS, VERDICT_TEXT
 from pmbnn.compare.diff import Diff
 from pmbnn.compare.scores import RANKING_SCORE_NAMES, rank_combinations, ranking_score
 from pmbnn.core.numbers import difference_text, interval_text, number_text
@@ -461,6 +461,28 @@ def contrasts_table(name: str, contrasts: pd.DataFrame) -> Table:
 def _interval(row: Mapping[str, Any], name: str) -> str:
     """Mean and both ends of its interval, as far as they are finite."""
     return difference_text(*(row[name + end] for end in ("", "_low", "_high")))
+
+
+def row_errors_table(name: str, errors: pd.DataFrame) -> Table:
+    """A line a contrast, data set and method: the difference in nats, and both standard errors."""
+    kind = "exploratory: the experiment file names none" if errors["exploratory"].any() else "named"
+    title = f"{name}: contrasts ({kind}) of the test NLL by row, first less second, nats"
+    left = ["data", "contrast", "of"]
+    right = ["seeds", "rows", "difference", "se by rows", "se by splits"]
+    rows = (
+        [
+            *(row["data"], row["contrast"], METHODS[row["method"]], row["seeds"], row["rows"]),
+            difference_text(*(row[end] for end in ("difference", "low", "high"))),
+            *(number_text(row[se], digits=2) for se in ("se_rows", "se_nadeau_bengio")),
+            verdict_text(row["verdict"]),
+        ]
+        for row in errors.to_dict("records")
+    )
+    caption = (
+        "Intervals by rows hold together with probability 95 %, for the training sets that were "
+        "drawn. Standard errors by splits allow for other training sets (Nadeau and Bengio 2003)."
+    )
+    return make_table(title, [*left, *right, "verdict by rows"], rows, right, caption)
 
 
 def regret_table(name: str, regret: pd.DataFrame) -> Table:

@@ -141,19 +141,45 @@ def delta_table(records: Sequence[CellRecord], contrasts: Contrasts) -> pd.DataF
         If a contrast has several cells for one, or a data set several settings of ADVI or of the
         reference.
     """
+    rows = pair_table(records, contrasts)
+    if rows.empty:
+        return pd.DataFrame(columns=DELTA_COLUMNS)
+    deltas = _by_method(rows)
+    deltas["delta"] = deltas["delta_advi"] - deltas["delta_reference"]
+    deltas["delta_mcse"] = np.hypot(deltas["delta_advi_mcse"], deltas["delta_reference_mcse"])
+    return deltas.assign(exploratory=not contrasts.listed).reindex(columns=DELTA_COLUMNS)
+
+
+def pair_table(records: Sequence[CellRecord], contrasts: Contrasts) -> pd.DataFrame:
+    """Every pair of cells that a delta is the mean of; empty without any.
+
+    It has the names of the cells (``first``, ``second``), the ``contrast``, ``data``, data
+    ``seed``, ``metric`` and ``method``, one of `METHODS`, and the ``difference``.
+
+    Parameters
+    ----------
+    records, contrasts
+        As `delta_table` takes them.
+
+    Raises
+    ------
+    AmbiguousError
+        As `delta_table`.
+    """
     usable = _usable(records)
     listed = contrasts.listed or tuple(learned_less_fixed(usable))
     rows = pd.DataFrame(row for contrast in listed for row in _pair_rows(contrast, usable))
     if rows.empty:
-        return pd.DataFrame(columns=DELTA_COLUMNS)
+        return rows
     # Where two places would be called the same, names say what sets them apart.
     names = distinct_names(rows["place"], lambda place: dataset_title(place.dataset))
     rows["data"] = [names[place] for place in rows.pop("place")]
     _check_one_setting(rows)
-    deltas = _by_method(_in_one_metric(rows))
-    deltas["delta"] = deltas["delta_advi"] - deltas["delta_reference"]
-    deltas["delta_mcse"] = np.hypot(deltas["delta_advi_mcse"], deltas["delta_reference_mcse"])
-    return deltas.assign(exploratory=not contrasts.listed).reindex(columns=DELTA_COLUMNS)
+    rows = _in_one_metric(rows)
+    entry = ["contrast", "data", "method"]
+    size = rows.groupby([*entry, "seed"])["difference"].transform("size")
+    most = size.groupby([rows[name] for name in entry]).transform("max")
+    return rows[size == most]
 
 
 def learned_less_fixed(records: Iterable[CellRecord]) -> Iterator[Contrast]:
@@ -212,6 +238,8 @@ def _pair_rows(contrast: Contrast, records: Sequence[CellRecord]) -> Iterator[di
             differences[f"{name}_mcse"] = math.nan if None in errors else math.hypot(*errors)
         yield {
             "contrast": contrast.name,
+            "first": first.name,
+            "second": second.name,
             "place": _place(first.cell, second.cell),
             "seed": first.cell.data_seed,
             "overlap": first.overlap,
@@ -273,9 +301,8 @@ def _by_method(rows: pd.DataFrame) -> pd.DataFrame:
         pairs=("difference", "size"),
         fit_seeds=("fit_seed", "nunique"),
     )
-    most = means.groupby(level=["contrast", "data", "method"])["pairs"].transform("max")
     methods = pd.MultiIndex.from_product([means.columns, list(METHODS)])
-    wide = means[means["pairs"] == most].unstack("method").reindex(columns=methods)
+    wide = means.unstack("method").reindex(columns=methods)
     numbers = ["doubtful", "not_converged", "at_grid_end", "pairs", "fit_seeds"]
     counts = wide[numbers].fillna(0).astype(int)
     columns = {f"delta_{method}": wide["difference", method] for method in METHODS}

@@ -73,9 +73,9 @@ TAKEN = {
     ),
     TABLE: frozenset(
         {
-            *("agreement", "baselines", "calibration", "claims", "compare", "evidence", "ladder"),
-            *("metrics", "ood", "paired_baselines", "prior", "regret", "sensitivity", "summary"),
-            "times",
+            *("agreement", "baselines", "calibration", "claims", "compare", "compare_rows"),
+            *("evidence", "ladder", "metrics", "ood", "paired_baselines", "prior", "regret"),
+            *("sensitivity", "summary", "times"),
         }
     ),
 }

@@ -50,13 +50,16 @@ from pmbnn.prediction.class_probabilities import ClassProbabilities, Predictive
 from pmbnn.prediction.datatree import history_of
 from pmbnn.prediction.density import LEVEL, Density, Moments
 from pmbnn.prediction.draws import DrawSource, log_density_of_mixture
+from pmbnn.prediction.metrics import log_probability
 from pmbnn.prediction.posterior import source_of_draws
 from pmbnn.prediction.predictor import Predictor
-from pmbnn.results.reading import PHOTOGRAPHS
+from pmbnn.results.reading import LOG_SCORE, PHOTOGRAPHS
 
 # Groups of a trace that hold predictions, and the images that they are of
 #
-# ``test_predictions`` says in its attribute ``predictive`` of what kind they are. Of numbers, there
+# ``test_predictions`` says in its attribute ``predictive`` of what kind they are. Its ``log_score``
+# is the log-probability or log-density of each row's target, in nats and original units, of several
+# targets their joint one: the mean is minus the result ``nll``. Of numbers, there
 # are ``curve_1``, ... on the lines that curves are drawn on beside it, moments over the plane in
 # ``predictions`` where there are two inputs, and ``chain_mean`` and ``chain_sd``, moments of the
 # network's output in each chain of a sampler alone. Of classes, it and, where rows were set aside,
@@ -121,6 +124,7 @@ def _density_groups(test: Density, fitted, evaluation, dataset, predictor):
     raw = dataset.standardisation.undo(dataset.x_test)
     arrays = density_arrays(test, *axes) | _moments_of_chains(evaluation.of_chains, *axes)
     arrays["pit"] = (axes, test.cdf.astype("f4"))
+    arrays[LOG_SCORE] = (axis, test.log_density.astype("f4"))
     arrays |= {"x": ((axis, "feature"), raw), "target": (axes, dataset.raw_targets(dataset.y_test))}
     coords, attrs = {"bound": BOUNDS}, {"level": LEVEL}
     of_test = attrs | {"predictive": test.key}
@@ -210,6 +214,9 @@ def predictions_of_test(
     arrays = probability_arrays(evaluation.test, axes, (len(dataset.y_test),))
     arrays |= _of_chains(evaluation.of_chains, axes, (len(dataset.y_test),))
     arrays["label"] = (axes, dataset.y_test)
+    probability = np.asarray(evaluation.test.mean, np.float64)
+    log_score = log_probability(probability, dataset.y_test)
+    arrays[LOG_SCORE] = (axes, log_score.astype("f4"))
     if spec.is_planar:
         raw = dataset.standardisation.undo(dataset.x_test)
         arrays["x"] = ((*axes, "feature"), raw.astype("f4"))

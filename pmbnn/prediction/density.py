@@ -268,11 +268,8 @@ class Density(Summarised, Predictive):
 
     @classmethod
     def nll(cls, predictor, source, data, rows, draws):  # noqa: D102
-        log_density = [
-            joint_log_density(target_mixtures(predictor.likelihood, parameters, [1.0]), rows.y[at])
-            for at, parameters in _blocks(predictor, [source], data, rows.x, draws)
-        ]
-        return float(-np.mean(np.concatenate(log_density)))
+        by_row = row_log_density(predictor, [source], [1.0], data, rows.x, rows.y, draws)
+        return float(-np.mean(by_row))
 
 
 def _blocks(
@@ -360,6 +357,34 @@ def joint_log_density(mixtures: Sequence[Mixture], target: np.ndarray) -> np.nda
     columns = target.reshape(len(target), -1).T
     by_draw = sum(m.components.logpdf(y) for m, y in zip(mixtures, columns, strict=True))
     return logsumexp(by_draw, axis=0, b=mixtures[0].weight[:, None])
+
+
+def row_log_density(
+    predictor,
+    sources: Sequence,
+    weights: Weights,
+    data,
+    x: np.ndarray,
+    target: np.ndarray,
+    draws: int,
+) -> np.ndarray:
+    """Log-density of the targets of rows under a mixture of sources, ``(observation,)``, in nats.
+
+    It costs a fraction of a `Density`, whose intervals are searched for. Of several targets it is
+    that of a row of targets.
+
+    Parameters
+    ----------
+    x, target
+        In the units of the model.
+    """
+    used = [(source, weight) for source, weight in zip(sources, weights, strict=True) if weight > 0]
+    sources, weights = zip(*used, strict=True)
+    blocks = [
+        joint_log_density(target_mixtures(predictor.likelihood, parameters, weights), target[rows])
+        for rows, parameters in _blocks(predictor, sources, data, x, draws)
+    ]
+    return np.concatenate(blocks)
 
 
 def summarise_all(mixtures: Sequence[Mixture], target: np.ndarray | None = None) -> Density:

@@ -44,7 +44,12 @@ def entropy(probability: np.ndarray) -> np.ndarray:
 
 def nll(probability: np.ndarray, label: np.ndarray) -> float:
     """Negative log-probability of the label, in nats."""
-    return float(-np.mean(np.log(_label_probability(probability, label))))
+    return float(-np.mean(log_probability(probability, label)))
+
+
+def log_probability(probability: np.ndarray, label: np.ndarray) -> np.ndarray:
+    """Log-probability of each label, ``(observation,)``, in nats; that of `SMALLEST` at least."""
+    return np.log(_label_probability(probability, label))
 
 
 def brier_score(probability: np.ndarray, label: np.ndarray) -> float:

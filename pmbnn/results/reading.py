@@ -19,6 +19,9 @@ from pmbnn.results.present import (
 )
 from pmbnn.results.store import Results
 
+LOG_SCORE = "log_score"
+"""Variable of ``test_predictions``: log-probability or log-density of each target, in nats."""
+
 PHOTOGRAPHS = "photographs"
 """Attribute of groups whose images are shown without inverting them."""
 
