@@ -7,7 +7,6 @@ prior) and the score that ranks cells come from fits on part of the training row
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +28,7 @@ from pmbnn.fitting.select import (
 from pmbnn.inference.engines import engine_of
 from pmbnn.inference.groups import Checkpoints
 from pmbnn.inference.guides import Guide
-from pmbnn.inference.optimum import settled
+from pmbnn.inference.optimum import with_distance
 from pmbnn.inference.result import Fit, Replica, derive_keys
 from pmbnn.inference.samplers.chains import Samples
 from pmbnn.models.build import model_data
@@ -290,10 +289,10 @@ class FitContext:
 def _fitted(cell, hyperprior, rows, fits, selection, context, seconds) -> InferredCell:
     best, data = best_restart(fits, selection), model_data(hyperprior, rows, cell.likelihood)
     guide = context.programs.program(cell, rows, context.most).guide
-    if cell.inference.newton and best is not None:
-        density = partial(context.programs.density, cell, rows)
-        parts = guide, cell.network, cell.prior, density, data, len(rows)
-        fits = [settled(fit, *parts) if i == best else fit for i, fit in enumerate(fits)]
+    if cell.inference.check_optimum and best is not None:
+        density = context.programs.density(cell, rows)
+        compared = with_distance(fits[best], guide, density, data, len(rows))
+        fits = [*fits[:best], compared, *fits[best + 1 :]]
     sources = {i: GuideDraws.from_fit(guide, one) for i, one in enumerate(fits) if not one.failed}
 
     def log_likelihood(fit: Fit) -> np.ndarray:

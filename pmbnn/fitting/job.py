@@ -8,7 +8,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from xarray import DataTree
 
 from pmbnn.core.errors import reason_of
@@ -235,6 +234,14 @@ def _evaluate(
         return entries, build_trace(fitted, evaluation, dataset, predictor, model)
 
 
+TO_OPTIMUM = {
+    "distance": "distance_to_optimum",
+    "error": "distance_to_optimum_error",
+    "gain": "elbo_to_gain",
+}
+"""Results on the way to the optimum, by their names in `ToOptimum`."""
+
+
 def _convergence(fitted: InferredCell) -> dict[str, float]:
     """Results on the end of the best restart's fit, or on the agreement of chains."""
     if fitted.samples is not None:
@@ -244,8 +251,8 @@ def _convergence(fitted: InferredCell) -> dict[str, float]:
             results["log_evidence"], results["log_evidence_mcse"] = evidence
         return results
     best = fitted.fits[fitted.best]
-    distance = {} if np.isnan(best.distance) else {"distance_to_optimum": best.distance}
-    return distance | {
+    way = {} if best.to_optimum is None else best.to_optimum._asdict()
+    return {TO_OPTIMUM[name]: value for name, value in way.items()} | {
         "elbo": best.elbo,
         "log_likelihood": final_mean(best.history.log_likelihood),
         "kl": final_mean(best.history.kl),

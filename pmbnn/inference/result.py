@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -91,6 +92,24 @@ class Snapshot(Summarised):
     kl: float
 
 
+class ToOptimum(NamedTuple):
+    """Distance of the means of a guide from those of highest ELBO.
+
+    Attributes
+    ----------
+    distance
+        The largest of its elements, in standard deviations of the guide.
+    error
+        The largest Monte-Carlo error of its elements, in the same unit.
+    gain
+        Gain of the ELBO on the way there, in nats.
+    """
+
+    distance: float
+    error: float
+    gain: float
+
+
 @dataclass(frozen=True, repr=False)
 class Fit(Summarised):
     """A fitted guide.
@@ -117,9 +136,8 @@ class Fit(Summarised):
         The fit at the requested steps.
     replica
         Number of the replica in the call, from 0.
-    distance
-        Largest distance of a mean from where the ELBO is highest, by Newton's decrement, in
-        standard deviations; not a number where it is not known.
+    to_optimum
+        Distance from the optimum; None where it was not looked for or not found.
     """
 
     constrained: Mapping[str, np.ndarray]
@@ -133,7 +151,7 @@ class Fit(Summarised):
     kl_forms: Mapping[str, str] = field(default_factory=dict)
     snapshots: tuple[Snapshot, ...] = ()
     replica: int = 0
-    distance: float = float("nan")
+    to_optimum: ToOptimum | None = None
 
     @property
     def draw_key(self) -> np.ndarray:

@@ -1,8 +1,6 @@
-"""Models whose log-density has a curvature everywhere, and a sensible Laplace approximation."""
+"""Models that have a sensible Laplace approximation, whose predictions are known to be good."""
 
-from pmbnn.models.layers import AveragePool, Convolution, DenseLayer, Flatten, GlobalAveragePool
 from pmbnn.models.likelihoods import Bernoulli, Categorical, Likelihood, Normal
-from pmbnn.models.networks import Composed, Network
 from pmbnn.models.priors import PRIORS, Fixed, Hyperprior, Prior
 
 SMOOTH_LIKELIHOODS = (Bernoulli, Categorical, Normal)
@@ -33,20 +31,3 @@ def why_not_smooth(
         return None
     rule = "must be bernoulli, categorical, or normal with a known `sd` with guide laplace"
     return "likelihood", rule, likelihood.kind
-
-
-def what_is_not_smooth(prior: Prior, network: Network) -> str | None:
-    """What may keep a log-density from two derivatives everywhere, in words; None if nothing does.
-
-    At kinks the curvature of single draws lacks what that of their average has.
-    """
-    if not prior.is_smooth:
-        return f"prior {prior.kind}"
-    if not isinstance(network, Composed):
-        return f"network {network.kind}"
-    for layer in network.composition:
-        is_linear = isinstance(layer, Flatten | AveragePool | GlobalAveragePool)
-        weighted = isinstance(layer, Convolution | DenseLayer)
-        if not is_linear and not (weighted and layer.activation != "relu"):
-            return "rectified units or maxima"
-    return None

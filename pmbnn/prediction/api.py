@@ -1,7 +1,6 @@
 """The posterior of any PyMC model from Python: fitted, or sampled."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 
 import numpy as np
 import pymc as pm
@@ -13,10 +12,10 @@ from pmbnn.inference.advi import Program
 from pmbnn.inference.batches import model_values
 from pmbnn.inference.engines import fit_model
 from pmbnn.inference.flat import flatten_model, n_observations, value_shapes
-from pmbnn.inference.guides import Guide, initial_means
+from pmbnn.inference.guides import initial_means
 from pmbnn.inference.log_density import build_log_density
 from pmbnn.inference.observed import check_support
-from pmbnn.inference.optimum import settled
+from pmbnn.inference.optimum import with_distance
 from pmbnn.inference.result import Fit
 from pmbnn.inference.samplers.chains import CANDIDATES
 from pmbnn.inference.samplers.run import build_sampler, sample_posterior
@@ -27,7 +26,7 @@ from pmbnn.inference.settings import DEFAULT_STEPS, Inference
 from pmbnn.inference.unit_free import fit_unit_free
 from pmbnn.inference.unsupported import why_not_finite
 from pmbnn.inference.xla.compile import sharing_programs
-from pmbnn.models.build import NetworkParts, likelihood_of, parts_of
+from pmbnn.models.build import likelihood_of, parts_of
 from pmbnn.models.smooth import why_not_smooth
 from pmbnn.prediction.datatree import history_of
 from pmbnn.prediction.draws import GuideDraws, KeptDraws
@@ -88,8 +87,8 @@ def fit(
     All this is left out for networks of this package; for models of more than 2,000 variables or
     without such a mode; with ``batch``, ``kl_weight`` or ``engine="pymc"``; and if
     ``initial_mean``, ``initial_spread`` or ``initial_scale`` say where to start. Then fits have
-    ``converged`` if the ELBO no longer rises. With ``newton``, the best fit of a network takes
-    Newton steps and is judged by its distance where its curvature is known.
+    ``converged`` if the ELBO no longer rises. With ``check_optimum``, the best fit of a network is
+    judged by its distance from the optimum, too.
 
     Parameters
     ----------
@@ -118,7 +117,7 @@ def fit(
         Device of the fit, and of later draws and predictions: ``cpu``, ``gpu`` (the first that JAX
         finds), or ``auto``, a GPU where there is one.
     **settings
-        Further fields of `pmbnn.Inference`: ``estimator``, ``batch``, ``newton``, …
+        Further fields of `pmbnn.Inference`: ``estimator``, ``batch``, ``check_optimum``, …
 
     Raises
     ------
@@ -164,12 +163,11 @@ def fit(
             raise ValueError(f"`model` cannot be fitted: {reason}.")
         raise ValueError(f"every restart diverged: {fits[0].reason}. Lower `learning_rate`.")
     best = max(finite, key=lambda fit: fit.elbo)
-    parts = parts_of(model)
-    if inference.newton and parts is not None:
+    if inference.check_optimum and parts_of(model) is not None:
         with running_on(place), shown(progress):
-            moved = _settled(model, parts, best, program.guide)
-        fits = [moved if fit is best else fit for fit in fits]
-        finite, best = [fit for fit in fits if not fit.failed], moved
+            rows = n_observations(model)
+            density = build_log_density(model, rows, "float64")
+            best = with_distance(best, program.guide, density, model_values(model), rows)
     return Posterior(
         origin=model,
         settings=inference,
@@ -186,13 +184,6 @@ def fit(
         device=place,
         history=history_of(fits),
     )
-
-
-def _settled(model: pm.Model, parts: NetworkParts, fit: Fit, guide: Guide) -> Fit:
-    """A fit of a network with its means moved to the optimum."""
-    rows = n_observations(model)
-    density = partial(build_log_density, model, rows, "float64")
-    return settled(fit, guide, parts.network, parts.prior, density, model_values(model), rows)
 
 
 def _check_laplace(model: pm.Model) -> None:

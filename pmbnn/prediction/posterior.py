@@ -124,8 +124,8 @@ class Posterior(Summarised):
     def elbo(self) -> float:
         """Mean ELBO of the best restart over the last tenth of its steps, in nats.
 
-        Of a model that is no network, and with ``newton``, it is the ELBO at the end; of a Laplace
-        approximation, its logarithm of the evidence, which is no bound. Not a number for chains.
+        Of a model that is no network, it is the ELBO at the end; of a Laplace approximation, its
+        logarithm of the evidence, which is no bound. Not a number for chains.
         """
         if self.history is None:
             return float("nan")
