@@ -24,6 +24,7 @@ between the two.
 """
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from functools import singledispatch
@@ -457,8 +458,10 @@ def _chain_groups(
     )
     groups["posterior"].attrs |= {"status": samples.status, "reason": samples.reason}
     kept = values if large else kept_values(cell, samples)
+    weight = [sampled.weights.get(i, math.nan) for i in range(len(kept))]
+    draws = {"values": (("chain", "draw", "parameter"), kept.astype("f4"))}
     groups["draws"] = xr.Dataset(
-        {"values": (("chain", "draw", "parameter"), kept.astype("f4"))},
+        draws | {"weight": ("chain", weight)},
         attrs={"slots": _slots(predictor)},
     )
     return groups

@@ -356,6 +356,11 @@ def _sampling(engine: str, random_seed: int, further: Mapping[str, object]) -> S
             elsewhere[name] = f"`{field}` is one of {named}, not of {engine}."
     arguments = {*places.values(), "progress", "dtype", "device"}
     check_arguments(further, arguments, "pb.sample", **elsewhere)
+    if further.get("pooling", "equal") != "equal":
+        raise ValueError(
+            f"`pooling` must be equal in `pb.sample`, got {further['pooling']!r}: estimators and "
+            "experiments weight members."
+        )
     return validated(SAMPLING[engine], {"seed": random_seed, **further}, places, "pb.sample")
 
 

@@ -22,6 +22,7 @@ from pmbnn.models.priors import Fixed
 from pmbnn.prediction.draws import GuideDraws, KeptDraws
 from pmbnn.prediction.posterior import Posterior
 from pmbnn.prediction.predictor import NetworkModel
+from pmbnn.results.present import ResultsError
 from pmbnn.results.reading import target_standardisation
 from pmbnn.results.record import CellRecord
 from pmbnn.results.specifications import stored_specifications
@@ -71,7 +72,7 @@ def _sources(
     if isinstance(settings, Sampling):
         values = trace["draws"]["values"].values
         chains = dict(enumerate(map(KeptDraws.spread, values)))
-        weights = dict.fromkeys(chains, 1 / len(values))
+        weights = _chain_weights(record, trace["draws"].dataset, settings)
         samples = _samples(record, values)
         return {"sources": chains, "weights": weights, "best": 0, "samples": samples}
     history = trace["fit"].to_dataset()
@@ -86,6 +87,18 @@ def _sources(
         "best": int(history.attrs["best"]),
         "history": history,
     }
+
+
+def _chain_weights(record: CellRecord, draws: xr.Dataset, settings: Sampling) -> dict[int, float]:
+    """Weight of each chain in the cell's predictions, by number."""
+    if "weight" in draws:
+        return dict(enumerate(draws["weight"].values.tolist()))
+    if getattr(settings, "pooling", "equal") != "equal":
+        raise ResultsError(
+            f"The cell `{record.name}` was stored without the weights of its chains, by an earlier "
+            "version. Fit the experiment again."
+        )
+    return dict.fromkeys(range(draws.sizes["chain"]), 1 / draws.sizes["chain"])
 
 
 def _samples(record: CellRecord, values: np.ndarray) -> Samples:

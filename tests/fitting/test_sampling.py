@@ -1,12 +1,15 @@
 """Cells whose posterior is sampled: what becomes of their chains, from the file to the trace."""
 
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import xarray as xr
 from scipy.special import logsumexp
+from sklearn.datasets import make_moons
 
+import pmbnn as pb
 from pmbnn.core.stages import on_progress
 from pmbnn.data import Moons
 from pmbnn.experiment.load import load_experiment
@@ -19,12 +22,15 @@ from pmbnn.fitting.tasks import JobTask
 from pmbnn.inference.flat import flatten_model
 from pmbnn.inference.groups import Checkpoints
 from pmbnn.inference.samplers.mclmc import MclmcSampler
+from pmbnn.inference.samplers.settings import Mile
 from pmbnn.models.build import dense_classifier
 from pmbnn.prediction.chain_errors import jackknife_error, nll_without_each
 from pmbnn.prediction.class_probabilities import ClassProbabilities
 from pmbnn.prediction.density import Density
 from pmbnn.prediction.draws import KeptDraws
 from pmbnn.results.loading import restore_cell, sample_posterior
+from pmbnn.results.present import ResultsError
+from pmbnn.results.restore import _chain_weights
 from pmbnn.results.store import Results
 from pmbnn.sweep.cells import prepare
 
@@ -93,12 +99,35 @@ ENSEMBLE = "engine: mile, chains: 3, draws: 30, descent: 50, tuning: 60, thin: 2
 @pytest.mark.slow
 @pytest.mark.parametrize("pooling", ["equal", "stacked"])
 def test_an_ensemble_is_not_said_to_converge(pooling, tmp_path):
-    record, _, _ = only(sampled(tmp_path, inference=ENSEMBLE % pooling))
+    record, trace, folder = only(sampled(tmp_path, inference=ENSEMBLE % pooling))
     assert (record.status, record.sampling.draws) == ("ensemble", 30)
     assert record.reason.startswith("3 members, each about a mode of its own; between them R-hat")
     assert record.results["rhat"] == record.sampling.rhat_largest
     # A mean of logarithms is at most the logarithm of the mean, if the weights are equal.
     assert record.results["member_nll"] > record.results["nll"] or pooling == "stacked"
+    weights = trace["draws"]["weight"].values
+    assert (np.ptp(weights) > 1e-3) == (pooling == "stacked") and weights.sum() == pytest.approx(1)
+    # A cell that is opened again predicts with the same weights.
+    data = Moons(noise=0.3, train=60, test=40).load()
+    restored = restore_cell(folder)
+    probability = restored.predict_proba(data.standardisation.undo(data.x_test))
+    nll = -np.log(probability[np.arange(40), data.y_test]).mean()
+    assert nll == pytest.approx(record.results["nll"], rel=1e-4)
+
+
+def test_a_cell_without_the_weights_of_its_chains():
+    """Equal ones, if they were; refused if they were not."""
+    draws = xr.Dataset({"values": (("chain", "draw", "parameter"), np.zeros((2, 3, 4)))})
+    record = SimpleNamespace(name="one")
+    assert _chain_weights(record, draws, Mile()) == {0: 0.5, 1: 0.5}
+    with pytest.raises(ResultsError, match="`one` was stored without the weights of its chains"):
+        _chain_weights(record, draws, Mile(pooling="stacked"))
+
+
+def test_members_are_not_stacked_in_silence():
+    """``pb.sample`` pools all draws: it has no use for weights."""
+    with pytest.raises(ValueError, match="`pooling` must be equal in `pb.sample`, got 'stacked'"):
+        pb.sample(dense_classifier(*make_moons(20)), engine="mile", pooling="stacked")
 
 
 def test_rows_are_left_out_by_the_draws(cell):
