@@ -23,7 +23,13 @@ from pmbnn.prediction.chain_errors import (
 )
 from pmbnn.prediction.class_probabilities import ClassProbabilities, Predictive, Weights
 from pmbnn.prediction.density import Density, Moments, predict_moments
-from pmbnn.prediction.leave_one_out import LEAST_DRAWS, leave_one_out, pareto_k
+from pmbnn.prediction.leave_one_out import (
+    LEAST_DRAWS,
+    USABLE,
+    leave_one_out,
+    leave_one_out_of_guide,
+    pareto_k,
+)
 from pmbnn.prediction.metrics import metrics_of
 from pmbnn.prediction.predictor import Predictor
 from pmbnn.prediction.settings import Map
@@ -346,10 +352,11 @@ def importance_results(
     whatever the mixture; missing of a point and of Laplace's approximation, whose draws predict by
     another network, and of large networks, whose draws at every row would take longer than the fit.
     Of a sampler, by the draws that its trace keeps, ``log_likelihood``, the mean of that of all
-    training rows, in nats, with its Monte-Carlo standard error ``log_likelihood_mcse``;
-    ``elpd_loo``, the expected log predictive density by leaving rows out, in nats an observation,
-    of targets in original units (higher is better), its standard error over rows ``elpd_loo_se``,
-    and ``loo_pareto_k``, the largest k-hat of a row; these three of draws of the posterior alone.
+    training rows, in nats, with its Monte-Carlo standard error ``log_likelihood_mcse``.
+    Of draws of the posterior, and of a fit whose ratios are usable, ``elpd_loo``, the expected log
+    predictive density by leaving rows out, in nats an observation, of targets in original units
+    (higher is better), its standard error over rows ``elpd_loo_se``, and ``loo_pareto_k``, the
+    largest k-hat of a row.
 
     Parameters
     ----------
@@ -369,9 +376,16 @@ def importance_results(
         return {}
     best = inferred.sources[inferred.best]
     values = predictor.values(best, inferred.cell.predict.draws)
-    log_ratio = predictor.log_joint(inferred.data, values)[1] - best.log_density(values)
+    log_likelihood, log_joint = predictor.log_joint(inferred.data, values)
+    log_ratio = log_joint - best.log_density(values)
     k = pareto_k(log_ratio)
-    return {} if np.isnan(k) else {"pareto_k": k}
+    if np.isnan(k):
+        return {}
+    if k > USABLE:
+        return {"pareto_k": k}
+    by_row, row_k = leave_one_out_of_guide(log_likelihood, log_ratio)
+    known = np.isfinite(by_row).all()
+    return {"pareto_k": k} | (_left_out_results(by_row, row_k, log_scale) if known else {})
 
 
 def _chain_results(
@@ -389,9 +403,13 @@ def _chain_results(
     # Importance weights of other draws would be wrong.
     if chains * draws < LEAST_DRAWS or not sampled.cell.samples_posterior:
         return results
-    by_row, k = leave_one_out(log_likelihood)
+    return results | _left_out_results(*leave_one_out(log_likelihood), log_scale)
+
+
+def _left_out_results(by_row: np.ndarray, k: np.ndarray, log_scale: float) -> dict[str, float]:
+    """Results by log densities of rows left out, and k-hat of each."""
     error = by_row.std(ddof=1) / np.sqrt(len(by_row))
-    return results | {
+    return {
         "elpd_loo": float(by_row.mean()) - log_scale,
         "elpd_loo_se": float(error),
         "loo_pareto_k": float(np.max(k)),

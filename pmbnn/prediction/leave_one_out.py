@@ -5,6 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import logsumexp
 
+USABLE = 0.7
+"""Largest k-hat of importance weights whose averages can be relied on (Vehtari et al., 2024, Pareto
+Smoothed Importance Sampling)."""
+
 LEAST_DRAWS = 25
 """Fewer draws have no tail to fit a Pareto distribution to: it takes five of the largest fifth."""
 
@@ -56,6 +60,37 @@ def leave_one_out(log_likelihood: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if has_tail.any():
         log_density[has_tail], k[has_tail], _ = array_stats.loo(by_row[has_tail], chain_axis=None)
     return log_density, k
+
+
+def leave_one_out_of_guide(
+    log_likelihood: np.ndarray, log_ratio: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Leave-one-out log density of each row by draws of a guide, and k-hat of their weights.
+
+    Weights are from the guide to the posterior without the row.
+
+    Parameters
+    ----------
+    log_likelihood
+        Log-likelihood of every row at draws of the guide, ``(draw, observation)``, nats.
+    log_ratio
+        Logarithm of the joint density less that of the guide, ``(draw,)``.
+
+    Returns
+    -------
+    tuple of np.ndarray
+        Nats and k-hat, ``(observation,)`` each.
+
+    References
+    ----------
+    Magnusson, Andersen, Jonasson and Vehtari (2019), Bayesian leave-one-out cross-validation for
+    large data, section 2.
+    """
+    from arviz_stats.base import array_stats
+
+    by_row = log_likelihood.T.astype(np.float64)
+    weights, k = array_stats.psislw(by_row - log_ratio)
+    return logsumexp(weights + by_row, axis=1) - logsumexp(weights, axis=1), k
 
 
 # Stacking: weights of several fits, by their leave-one-out densities

@@ -30,7 +30,7 @@ class NormalGuide:
         return self.sd * np.random.default_rng(0).standard_normal((draws, 1))
 
     def log_joint(self, data, values):
-        return None, stats.norm.logpdf(values[:, 0]) - 250.0
+        return stats.norm.logpdf(values + [0.5, 1.0, 2.0]), stats.norm.logpdf(values[:, 0]) - 250.0
 
     def log_density(self, values):
         return stats.norm.logpdf(values[:, 0], scale=self.sd)
@@ -78,6 +78,16 @@ def chains_and_predictor(samples_posterior=True):
     sampled = SimpleNamespace(samples=SimpleNamespace(chains=chains), cell=cell, data={})
     by_row = np.random.default_rng(0).normal(-1, 0.1, size=(100, 9))
     return sampled, SimpleNamespace(log_joint=lambda data, values: (by_row, None))
+
+
+def test_loo_of_a_fit_is_known_where_its_weights_are_usable():
+    usable, not_usable = results_of(1.2, 2_000), results_of(0.3, 20_000)
+    assert usable["pareto_k"] < 0.7 < not_usable["pareto_k"]
+    assert set(usable) == {"pareto_k", "elpd_loo", "elpd_loo_se", "loo_pareto_k"}
+    assert set(not_usable) == {"pareto_k"}
+    guide = NormalGuide(1.2)
+    other = importance_results(cell_with(2_000, source=guide), guide, 2.5)
+    assert other["elpd_loo"] == usable["elpd_loo"] - 2.5
 
 
 def test_loo_of_chains_is_of_targets_in_original_units():

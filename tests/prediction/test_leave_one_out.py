@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pmbnn.prediction.leave_one_out import leave_one_out
+from pmbnn.prediction.leave_one_out import leave_one_out, leave_one_out_of_guide
 
 RNG = np.random.default_rng(0)
 
@@ -20,6 +20,23 @@ def test_a_normal_mean_with_known_variance():
     assert k.max() < 0.5
     in_sample = stats.norm.logpdf(y, y.mean(), np.sqrt(1 + 1 / 30))
     assert found.mean() < in_sample.mean()
+
+
+def test_weights_from_a_guide_correct_it():
+    """The same densities by draws of a normal distribution that is wider and off."""
+    y = RNG.normal(1.0, 1.0, 30)
+    posterior = stats.norm(y.mean(), 1 / np.sqrt(30))
+    guide = stats.norm(y.mean() + 0.1, 1.5 / np.sqrt(30))
+    mean = guide.rvs(20_000, random_state=RNG)
+    log_likelihood = stats.norm.logpdf(y, mean[:, None], 1.0)
+    # The joint density is the posterior times a constant that nothing depends on.
+    log_ratio = posterior.logpdf(mean) - 70 - guide.logpdf(mean)
+    found, k = leave_one_out_of_guide(log_likelihood, log_ratio)
+    expected = stats.norm.logpdf(y, (y.sum() - y) / 29, np.sqrt(1 + 1 / 29))
+    np.testing.assert_allclose(found, expected, atol=0.02)
+    assert k.max() < 0.5
+    unweighted, _ = leave_one_out(log_likelihood)
+    assert np.abs(unweighted - expected).max() > 0.05
 
 
 def test_rows_of_which_draws_say_the_same():
