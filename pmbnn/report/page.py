@@ -22,7 +22,7 @@ from pmbnn.results.store import ResultsError
 SECTIONS = {
     "answer": "Answer",
     "predictions": "Predictions",
-    "posterior": "Fits against the posterior",
+    "posterior": "Contrasts",
     "baselines": "Baseline models",
     "cells": "Cells",
     "comparisons": "Comparisons",
