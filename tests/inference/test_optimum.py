@@ -112,6 +112,7 @@ def test_settings_that_have_another_optimum(given, words):
         pb.Inference(check_optimum=True, **given)
 
 
+@pytest.mark.slow
 def test_cells_of_a_sweep_record_the_distance(tmp_path):
     sweep = {
         "name": "s",
