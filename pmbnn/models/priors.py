@@ -417,7 +417,8 @@ class Horseshoe(Prior):
     output layer are normal; here its units have local scales too.
 
     ``slab_scale`` gives the *regularised* horseshoe, whose largest weights are shrunk too. With
-    slab² ~ inverse-gamma(``slab_df`` / 2, ``slab_df`` · ``slab_scale``² / 2), one for each layer,
+    slab² ~ inverse-gamma(ν / 2, ν s² / 2), one for each layer, where ν is ``slab_df`` and s
+    ``slab_scale``,
 
         weight = z / √(1 / (scale · local)² + 1 / slab²).
 
