@@ -363,8 +363,15 @@ def _published_names(record: CellRecord) -> set[str]:
 def _check_common(
     published: Sequence[PublishedMethod], groups: Sequence[Sequence[CellRecord]]
 ) -> None:
-    """Raise DataError where a method has no split of any data set here."""
+    """Raise DataError where a method has no split of any data set here, or is there twice."""
+    names = [method.name for method in published]
     for method in published:
+        if names.count(method.name) > 1:
+            raise DataError(
+                f"{method.file}: the method `{method.name}` must be named once, got it twice, perhaps "
+                "by the experiment's table of published numbers: it would count twice in p-values "
+                "corrected for several tests."
+            )
         if all(_published_scores(method, records).empty for records in groups):
             names = sorted(set().union(*(_published_names(records[0]) for records in groups)))
             published_names = ", ".join(method.scores.index.get_level_values(0).unique())

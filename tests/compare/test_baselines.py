@@ -330,6 +330,15 @@ def test_verdicts_are_counted_over_data_sets(tmp_path):
     assert means["seeds"].tolist() == [3, 2]
 
 
+def test_a_published_method_counts_once(tmp_path):
+    """Named by the experiment's table and by hand, it would count twice in Holm's correction."""
+    file = tmp_path / "splits.csv"
+    file.write_text("set,split,nll\nhouses,0,2.3\nhouses,1,2.6\n")
+    (method,) = read_splits(str(file), "dropout")
+    with pytest.raises(DataError, match="the method `dropout` must be named once, got it twice"):
+        make_baselines(None, cells(**BOTH), (), [method, method])
+
+
 # Published results
 
 
