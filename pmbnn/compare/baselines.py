@@ -368,8 +368,8 @@ def _check_common(
     for method in published:
         if names.count(method.name) > 1:
             raise DataError(
-                f"{method.file}: the method `{method.name}` must be named once, got it twice, perhaps "
-                "by the experiment's table of published numbers: it would count twice in p-values "
+                f"{method.file}: the method `{method.name}` must be named once, got it twice, "
+                "perhaps by the experiment's table of published numbers: it would count twice in p-values "
                 "corrected for several tests."
             )
         if all(_published_scores(method, records).empty for records in groups):
