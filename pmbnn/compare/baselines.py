@@ -369,8 +369,8 @@ def _check_common(
         if names.count(method.name) > 1:
             raise DataError(
                 f"{method.file}: the method `{method.name}` must be named once, got it twice, "
-                "perhaps by the experiment's table of published numbers: it would count twice in p-values "
-                "corrected for several tests."
+                "perhaps by the experiment's table of published numbers: it would count twice in "
+                "p-values corrected for several tests."
             )
         if all(_published_scores(method, records).empty for records in groups):
             names = sorted(set().union(*(_published_names(records[0]) for records in groups)))
