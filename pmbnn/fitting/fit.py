@@ -288,8 +288,9 @@ class FitContext:
 
 def _fitted(cell, hyperprior, rows, fits, selection, context, seconds) -> InferredCell:
     best, data = best_restart(fits, selection), model_data(hyperprior, rows, cell.likelihood)
-    guide = context.programs.program(cell, rows, context.most).guide
-    if cell.inference.check_optimum and best is not None:
+    program = context.programs.program(cell, rows, context.most)
+    guide = program.guide
+    if cell.inference.check_optimum and best is not None and not program.flat.points:
         density = context.programs.density(cell, rows)
         compared = with_distance(fits[best], guide, density, data, len(rows))
         fits = [*fits[:best], compared, *fits[best + 1 :]]

@@ -117,7 +117,7 @@ class Inference(Specification):
         distance in standard deviations of the guide, its error, and the gain of the ELBO that is
         left. A fit has not converged either if it is farther than a quarter of a standard deviation
         by more than the error. It takes two to five times as long as six fits of a small network.
-        Models that are not networks are always compared.
+        Models with point parameters are not compared; those that are not networks always are.
     """
 
     engine: Literal["compiled", "pymc"] = "compiled"

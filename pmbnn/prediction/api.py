@@ -163,16 +163,18 @@ def fit(
             raise ValueError(f"`model` cannot be fitted: {reason}.")
         raise ValueError(f"every restart diverged: {fits[0].reason}. Lower `learning_rate`.")
     best = max(finite, key=lambda fit: fit.elbo)
-    if inference.check_optimum and parts_of(model) is not None:
+    if inference.check_optimum and parts_of(model) is not None and not program.flat.points:
         with running_on(place), shown(progress):
             rows = n_observations(model)
             density = build_log_density(model, rows, "float64")
-            best = with_distance(best, program.guide, density, model_values(model), rows)
+            compared = with_distance(best, program.guide, density, model_values(model), rows)
+        fits = [compared if fit is best else fit for fit in fits]
+        finite, best = [fit for fit in fits if not fit.failed], compared
     return Posterior(
         origin=model,
         settings=inference,
         sources={fit.replica: GuideDraws.from_fit(program.guide, fit) for fit in finite},
-        weights={fit.replica: float(fit is best) for fit in finite},
+        weights={fit.replica: float(fit.replica == best.replica) for fit in finite},
         best=best.replica,
         status=best.status,
         reason=best.reason,

@@ -59,6 +59,9 @@ def test_the_distance_is_told(guide, steps):
     assert told == pytest.approx(distance, rel=0.06, abs=2e-3)
     assert (found.best, found.elbo) == (without.best, without.elbo)
     assert found.reason.endswith(without.reason)
+    assert found.history.attrs["status"][found.best] == found.status
+    assert found.weights == without.weights and sum(found.weights.values()) == 1
+    np.testing.assert_array_equal(found.predict(X).mean, without.predict(X).mean)
     is_near = steps == 2_000
     assert (distance < NEAR) == is_near
     assert found.status == (without.status if is_near else "not_converged")
@@ -92,6 +95,14 @@ def test_an_estimator_does_the_same():
         for check in (False, True)
     ]
     assert "from the optimum" in found[1].reason and "optimum" not in found[0].reason
+
+
+def test_models_with_point_parameters_are_not_compared():
+    """They have no density to average."""
+    x, y = make_moons(40, noise=0.3, random_state=0)
+    model = pb.dense_classifier(x, y, hidden=(2,), hyperprior="point")
+    found = pb.fit(model, steps=20, check_optimum=True, progress=False)
+    assert found.status == "not_converged" and "optimum" not in found.reason
 
 
 @pytest.mark.parametrize(
