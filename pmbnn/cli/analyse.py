@@ -201,8 +201,9 @@ def compare(
 ) -> None:
     """Report whether a prior matters, and whether ADVI agrees: verdicts, and compare.csv.
 
-    Beside it, evidence.csv has log evidence, ELBO, LOO and held-out NLL of every cell, and
-    regret.csv what choosing a prior by each of them costs under the posterior.
+    Beside it, compare_over_data.csv has means of contrasts over three or more data sets,
+    evidence.csv log evidence, ELBO, LOO and held-out NLL of every cell, and regret.csv what
+    choosing a prior by each of them costs under the posterior.
 
     Contrasts are those that the experiment file names; if it names none, every learned scale
     minus every fixed one of the same prior. The intervals of a folder are simultaneous, with
@@ -220,7 +221,7 @@ def compare(
 
 
 def _compare(folder: Path) -> None:
-    from pmbnn.cli.tables import contrasts_table, regret_table
+    from pmbnn.cli.tables import contrasts_table, over_data_table, regret_table
     from pmbnn.compare.contrasts import make_verdicts, sentence, write_verdicts
     from pmbnn.results.names import invalid_chains
     from pmbnn.results.store import ResultsError
@@ -235,6 +236,8 @@ def _compare(folder: Path) -> None:
         console.print(contrasts_table(stored.name, verdicts.contrasts))
     for row in verdicts.contrasts.to_dict("records"):
         typer.echo(sentence(row))
+    if not verdicts.over_data.empty:
+        console.print(over_data_table(stored.name, verdicts.over_data))
     if not verdicts.regret.empty:
         console.print(regret_table(stored.name, verdicts.regret))
     _write(stored, lambda: write_verdicts(stored.results, verdicts))

@@ -463,6 +463,26 @@ def _interval(row: Mapping[str, Any], name: str) -> str:
     return difference_text(*(row[name + end] for end in ("", "_low", "_high")))
 
 
+def over_data_table(name: str, means: pd.DataFrame) -> Table:
+    """A line a contrast and method: the mean over data sets like these, in nats."""
+    right = ["data sets", "mean", "sd between"]
+    rows = (
+        [
+            *(row["contrast"], METHODS[row["method"]], row["data_sets"]),
+            difference_text(*(row[end] for end in ("mean", "low", "high"))),
+            number_text(row["sd_between"], digits=2),
+            verdict_text(row["verdict"]),
+        ]
+        for row in means.to_dict("records")
+    )
+    caption = (
+        "By a random-effects meta-analysis: a second answer, which takes the data sets as a "
+        "sample. The intervals hold together with probability 95 %."
+    )
+    title = f"{name}: contrasts over data sets, first less second, nats"
+    return make_table(title, ["contrast", "of", *right, "verdict"], rows, right, caption)
+
+
 def row_errors_table(name: str, errors: pd.DataFrame) -> Table:
     """A line a contrast, data set and method: the difference in nats, and both standard errors."""
     kind = "exploratory: the experiment file names none" if errors["exploratory"].any() else "named"

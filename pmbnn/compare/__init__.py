@@ -3,6 +3,7 @@
 - `intervals`: paired differences of two methods, their intervals, and the names of verdicts;
 - `diff`: two results folders, settings that differ and metrics paired by data seed;
 - `contrasts`: whether a prior matters and whether ADVI says so too, ``compare.csv``;
+- `over_data`: the same contrasts over all data sets at once, ``compare_over_data.csv``;
 - `rows`: the same contrasts with errors by test row, ``compare_rows.csv``;
 - `baselines`: networks beside baseline models and published results, ``baselines.csv``;
 - `evidence`: what a prior can be chosen by, and what each choice costs, ``evidence.csv`` and

@@ -26,6 +26,8 @@ import pandas as pd
 
 from pmbnn.compare.evidence import EVIDENCE_FILE, REGRET_FILE, evidence_table, regret_table
 from pmbnn.compare.intervals import interval_verdict, joint_intervals
+from pmbnn.compare.over_data import FILE as OVER_DATA_FILE
+from pmbnn.compare.over_data import over_data_table
 from pmbnn.compare.scores import NLL_METRICS
 from pmbnn.core.numbers import difference_text
 from pmbnn.core.spec import Tune
@@ -459,11 +461,14 @@ class Verdicts(NamedTuple):
     ----------
     contrasts
         As `verdict_table` makes it.
+    over_data
+        As `pmbnn.compare.over_data.over_data_table` makes it.
     evidence, regret
-        As those of `pmbnn.compare.contrasts`.
+        As those of `pmbnn.compare.evidence`.
     """
 
     contrasts: pd.DataFrame
+    over_data: pd.DataFrame
     evidence: pd.DataFrame
     regret: pd.DataFrame
 
@@ -479,9 +484,14 @@ def make_verdicts(folder: ExperimentResults) -> Verdicts:
         If a contrast has several cells for one.
     """
     contrasts = stored_contrasts(folder.results.folder)
-    table = verdict_table(delta_table(folder.records, contrasts), contrasts.margin)
+    deltas, margin = delta_table(folder.records, contrasts), contrasts.margin
     evidence = evidence_table(folder.records)
-    return Verdicts(table, evidence, regret_table(evidence))
+    return Verdicts(
+        contrasts=verdict_table(deltas, margin),
+        over_data=over_data_table(deltas, margin),
+        evidence=evidence,
+        regret=regret_table(evidence),
+    )
 
 
 def write_verdicts(results: Results, verdicts: Verdicts) -> list[str]:
@@ -492,7 +502,8 @@ def write_verdicts(results: Results, verdicts: Verdicts) -> list[str]:
     OSError
         If one cannot be written.
     """
-    tables = zip((FILE, EVIDENCE_FILE, REGRET_FILE), verdicts, strict=True)
+    files = FILE, OVER_DATA_FILE, EVIDENCE_FILE, REGRET_FILE
+    tables = zip(files, verdicts, strict=True)
     return [file for file, table in tables if results.replace_table(file, table)]
 
 

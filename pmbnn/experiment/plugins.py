@@ -73,7 +73,8 @@ TAKEN = {
     ),
     TABLE: frozenset(
         {
-            *("agreement", "baselines", "calibration", "claims", "compare", "compare_rows"),
+            *("agreement", "baselines", "calibration", "claims", "compare"),
+            *("compare_over_data", "compare_rows"),
             *("evidence", "ladder", "metrics", "ood", "paired_baselines", "prior", "regret"),
             *("sensitivity", "summary", "times"),
         }

@@ -35,6 +35,7 @@ COMMANDS = {
     "baselines.csv": "baselines",
     "paired_baselines.csv": "baselines",
     "compare.csv": "compare",
+    "compare_over_data.csv": "compare",
     "compare_rows.csv": "compare --rows",
     "evidence.csv": "compare",
     "regret.csv": "compare",
