@@ -433,7 +433,9 @@ def _density_metrics(predictive: Density, target: np.ndarray) -> dict[str, float
         nll = float(-np.mean(predictive.log_density))
         return {"nll": nll} | metrics.coverages(predictive.cdf)
     scores = (predictive.log_density, predictive.cdf, predictive.crps)
+    moments = predictive.mean, predictive.total_sd
     return metrics.regression_metrics(predictive.mean, target, *scores) | {
+        "normal_nll": metrics.normal_nll(*moments, target),
         "mean_epistemic_sd": float(predictive.epistemic_sd.mean()),
         "mean_total_sd": float(predictive.total_sd.mean()),
     }

@@ -146,6 +146,14 @@ def coverage(cdf: np.ndarray, level: float) -> float:
     return float(np.mean(np.abs(cdf - 0.5) <= level / 2))
 
 
+def normal_nll(mean: np.ndarray, sd: np.ndarray, target: np.ndarray) -> float:
+    """Negative log density of normal distributions with these moments, nats an observation.
+
+    Some published tables have it in place of the log density of the predictive distribution.
+    """
+    return float(np.mean(((target - mean) / sd) ** 2 + np.log(2 * np.pi * sd**2)) / 2)
+
+
 def regression_metrics(
     mean: np.ndarray,
     target: np.ndarray,

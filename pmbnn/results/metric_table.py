@@ -50,7 +50,7 @@ MORE_IS_BETTER = (
 )
 
 LESS_IS_BETTER = (
-    *("nll", "excess_nll", "validation_nll", "excess_error", "brier_score"),
+    *("nll", "normal_nll", "excess_nll", "validation_nll", "excess_error", "brier_score"),
     *("expected_calibration_error", "rmse", "crps"),
 )
 

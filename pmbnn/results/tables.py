@@ -463,7 +463,8 @@ SUFFIXES = ("_mcse", "_se", "_difference")
 UNITS = {
     **dict.fromkeys(
         (
-            *("nll", "excess_nll", "lowest_nll", "validation_nll", "held_out.nll", "elpd_loo"),
+            *("nll", "normal_nll", "excess_nll", "lowest_nll", "validation_nll", "held_out.nll"),
+            "elpd_loo",
             *("mean_entropy", "mean_mutual_information", "expected_entropy", "entropy", "kl"),
             *STANDARDISED,
         ),

@@ -69,7 +69,8 @@ def test_metrics_are_in_original_units(both):
     sds = ("mean_total_sd", "mean_epistemic_sd", "train_mean_epistemic_sd", "band_inside")
     for name in ("rmse", "crps", "train_rmse", *sds):
         assert other[name] == pytest.approx(SD * plain[name]), name
-    assert other["nll"] == pytest.approx(plain["nll"] + np.log(SD))
+    for name in ("nll", "normal_nll"):
+        assert other[name] == pytest.approx(plain[name] + np.log(SD))
     assert other["epistemic_ratio"] == pytest.approx(plain["epistemic_ratio"])
     ratio = plain["mean_epistemic_sd"] / plain["train_mean_epistemic_sd"]
     assert plain["epistemic_ratio"] == pytest.approx(ratio)

@@ -229,6 +229,16 @@ def test_a_calibrated_prediction_covers_as_it_says():
     assert [coverage(cdf, level) for level in LEVELS] == pytest.approx(LEVELS, abs=0.001)
 
 
+def test_the_nll_of_the_moments_is_that_of_a_normal_distribution():
+    found = metrics_of(summarise(DRAWS, TARGET), TARGET)
+    expected = -stats.norm(DRAWS.mean, DRAWS.total_sd).logpdf(TARGET).mean()
+    assert found["normal_nll"] == pytest.approx(expected)
+    assert found["normal_nll"] != pytest.approx(found["nll"], rel=1e-3)
+    one = Mixture(NormalComponents(DRAWS.mean[None], DRAWS.total_sd[None]), np.ones(1))
+    alone = metrics_of(summarise(one, TARGET), TARGET)
+    assert alone["normal_nll"] == pytest.approx(alone["nll"])
+
+
 def test_all_metrics_by_name():
     found = regression_metrics(
         DRAWS.mean, TARGET, DRAWS.log_density(TARGET), DRAWS.cdf(TARGET), DRAWS.crps(TARGET)
