@@ -13,7 +13,7 @@ from pmbnn.models.build import build_model
 from pmbnn.models.likelihoods import Categorical
 from pmbnn.models.networks import Convolution, Dense, Flatten, Layered, MaxPool
 from pmbnn.models.priors import CorrelatedNormal, Fixed, HalfNormal
-from pmbnn.testing import check_model, check_prior, random_point
+from pmbnn.testing import check_model, random_point
 
 RNG = np.random.default_rng(0)
 IMAGES = Rows(
@@ -60,8 +60,7 @@ def test_draws_of_kernels():
     assert stats.kstest(dense.ravel() * np.sqrt(3) / 3, "norm").pvalue > 0.001
 
 
-def test_it_is_a_prior():
-    check_prior(CorrelatedNormal)
+def test_a_convolution_with_a_scale_for_each_filter():
     check_model(NETWORK, CorrelatedNormal(), HalfNormal(per="unit"), Categorical(), IMAGES)
 
 

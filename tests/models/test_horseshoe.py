@@ -12,7 +12,7 @@ from pmbnn.models.build import build_model
 from pmbnn.models.likelihoods import Categorical
 from pmbnn.models.networks import Dense
 from pmbnn.models.priors import Fixed, HalfCauchy, HalfNormal, Horseshoe
-from pmbnn.testing import check_model, check_prior, random_point
+from pmbnn.testing import check_model, random_point
 
 RNG = np.random.default_rng(0)
 ROWS = Rows(RNG.normal(size=(9, 2)), np.arange(9) % 3, ("x1", "x2"), ("a", "b", "c"))
@@ -103,11 +103,6 @@ def test_a_small_global_scale_leaves_the_horseshoe():
     weight, local, standard = drawn(1e-6)
     is_small = local < 1e3
     np.testing.assert_allclose(weight[is_small], 1e-6 * (local * standard)[is_small], rtol=1e-4)
-
-
-@pytest.mark.parametrize("prior", [SLAB, UNITS, Horseshoe(per="unit", slab_scale=1.0)])
-def test_it_is_a_prior(prior):
-    check_prior(prior)
 
 
 def test_each_layer_has_one_slab():

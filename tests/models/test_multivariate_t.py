@@ -11,7 +11,6 @@ from pmbnn.models.build import build_model
 from pmbnn.models.likelihoods import Categorical
 from pmbnn.models.networks import Dense
 from pmbnn.models.priors import Fixed, HalfNormal, MultivariateT
-from pmbnn.testing import check_prior
 
 RNG = np.random.default_rng(0)
 ROWS = Rows(RNG.normal(size=(9, 2)), np.arange(9) % 3, ("x1", "x2"), ("a", "b", "c"))
@@ -63,10 +62,6 @@ def test_marginal_variance():
     # The fourth moment of t(12) is 3.75 squared variances; three units are independent.
     error = expected * np.sqrt(2.75 / (4000 * 3))
     assert variance == pytest.approx(expected, abs=4 * error)
-
-
-def test_it_is_a_prior():
-    check_prior(MultivariateT)
 
 
 def test_units_have_their_own_mixing_beside_a_learned_scale():

@@ -1,6 +1,6 @@
 """Priors and hyperpriors against SciPy, far into both tails."""
 
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import pymc as pm
@@ -9,6 +9,7 @@ import pytest
 from makers import with_defaults
 from scipy import stats
 from scipy.special import expit, logit, logsumexp
+from tiers import slow_but
 
 from pmbnn.core.errors import ConfigError
 from pmbnn.data.arrays import Rows
@@ -24,12 +25,14 @@ from pmbnn.models.priors import (
     Hierarchical,
     Horseshoe,
     InverseGamma,
+    Normal,
     Prior,
     ScaleMixture,
     StudentT,
     TrainableMean,
     Tune,
 )
+from pmbnn.testing import check_prior
 
 POSITIVE = np.logspace(-8, 9, 69)
 UNCONSTRAINED = np.linspace(-20, 20, 81)
@@ -99,6 +102,35 @@ LEARNED = {
 }
 """Those that are distributions: a point has none, see ``tests/inference/test_points.py``. Those of
 PyMC by their names are in ``test_pymc_distributions.py``."""
+
+
+CHECKED = [
+    *(with_defaults(cls) for cls in PRIORS.values()),
+    Normal(fan_in=True, bias_scale=0.5),
+    ScaleMixture(learned=True),
+    Horseshoe(fan_in=True, bias_scale=0.5),
+    Horseshoe(slab_scale=2.5, slab_df=3.0),
+    Horseshoe(per="unit"),
+    Horseshoe(per="unit", slab_scale=1.0),
+]
+"""Every registered prior, also with settings that change the variables or the scales of a model.
+Other distributions of ``pymc`` are in ``test_pymc_distributions.py``."""
+
+
+@pytest.mark.parametrize("prior", slow_but([PRIORS["flat"](), CHECKED[-1]], CHECKED), ids=repr)
+def test_every_prior_keeps_what_priors_promise(prior):
+    check_prior(prior)
+
+
+@pytest.mark.parametrize("kind", sorted(set(PRIORS) - {"pymc"}))
+def test_every_choice_of_a_prior_is_checked(kind):
+    for name in PRIORS[kind].model_fields.keys() - Prior.model_fields.keys():
+        annotation = PRIORS[kind].model_fields[name].annotation
+        choices = (False, True) if annotation is bool else get_args(annotation)
+        chosen = {getattr(prior, name) for prior in CHECKED if prior.kind == kind}
+        # Others are numbers, or None in place of one.
+        missing = {c for c in choices if isinstance(c, bool | str)} - chosen
+        assert not missing, f"`{name}` of {kind} must be checked with {missing}, too"
 
 
 def log_density(evaluate, variable, unconstrained):
