@@ -19,7 +19,10 @@ INFERENCE = [f"inference.{name}" for name in ("engine", "guide", "steps", "epoch
 
 SUMMARY = {
     "data": ("dataset.kind", "dataset.seed"),
-    "prior": ("prior.kind", "prior.nu"),
+    "prior": (
+        *("prior.kind", "prior.dist", "prior.per"),
+        *("prior.nu", "prior.slab_scale", "prior.lengthscale"),
+    ),
     "hyperprior": ("hyperprior.kind", "hyperprior.scale", "hyperprior.on"),
     "inference": ("inference.engine", "inference.guide"),
     "truths": ("truths",),

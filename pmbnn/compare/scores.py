@@ -59,6 +59,7 @@ class Scores(NamedTuple):
 
 ELBO = Column("ELBO", 1, "evidence lower bound of the best restart", NATS)
 NLL = Column("NLL", 4, "negative log-likelihood of the test rows, an observation", NATS)
+CONFORMAL = Column("conformal coverage 95", 3, "share of test rows, by rows set aside")
 
 SCORES: Mapping[str, Scores] = {
     "class_probabilities": Scores(
@@ -77,6 +78,10 @@ SCORES: Mapping[str, Scores] = {
             ),
             "nll": NLL,
             "expected_calibration_error": Column("ECE", 4, "expected calibration error"),
+            "set_coverage_95": Column("set coverage 95", 3, "share of test rows in 95 % sets"),
+            "set_size_95": Column("set size 95", 2, "mean number of classes in 95 % sets"),
+            "conformal_coverage_95": CONFORMAL,
+            "conformal_size_95": Column("conformal size 95", 2, "classes in conformal 95 % sets"),
             "elbo": ELBO,
         },
     ),
@@ -91,6 +96,11 @@ SCORES: Mapping[str, Scores] = {
             "coverage_50": Column("coverage 50", 3, "share of test rows in the central 50 %"),
             "coverage_90": Column("coverage 90", 3, "share of test rows in the central 90 %"),
             "coverage_95": Column("coverage 95", 3, "share of test rows in the central 95 %"),
+            "width_95": Column("width 95", 4, "mean width of the central 95 %", OF_TARGET),
+            "conformal_coverage_95": CONFORMAL,
+            "conformal_width_95": Column(
+                "conformal width 95", 4, "mean width of conformal 95 % intervals", OF_TARGET
+            ),
             "elbo": ELBO._replace(unit=f"{NATS}, standardised targets"),
         },
     ),

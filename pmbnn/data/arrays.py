@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from pmbnn.core.display import Summarised
-from pmbnn.data.base import DataError, Standardise, Task
+from pmbnn.data.base import DataError, Standardise, Task, calibration_rows
 from pmbnn.data.raw import (
     Arrays,
     Categories,
@@ -19,6 +19,7 @@ from pmbnn.data.raw import (
     is_constant,
     rows_from_arrays,
 )
+from pmbnn.data.splits import checked_parts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -219,8 +220,8 @@ class Dataset(Summarised):
     input_shape
         Shape of one row, as in `Rows`.
     x_validation, y_validation
-        Training rows that nothing is fitted on, to set thresholds and to monitor a fit; None by
-        default.
+        Training rows that nothing is fitted on, to set thresholds, to calibrate conformal intervals
+        and to monitor a fit; None by default.
     overlap
         Test rows for each training row, where data seeds split the same rows anew, so that their
         results are correlated; 0 where every data seed has rows of its own.
@@ -290,6 +291,8 @@ class Dataset(Summarised):
             ``classification`` or ``regression``, where `y` leaves it open (see ``Table``).
         split, seed
             Which rows are test rows: by default a fifth, drawn by the seed 0.
+        calibration
+            Share of the training rows to set aside for conformal intervals; none by default.
         standardise
             Standardise inputs per ``feature``, which is the default, ``global`` or not at all
             (``none``), fitted on training rows.
@@ -338,7 +341,7 @@ class Dataset(Summarised):
             Name of the rows in results.
         features, without, categorical
             Names of columns, as those of ``Table``.
-        task, split, seed, standardise, standardise_target, missing, redundant
+        task, split, seed, calibration, standardise, standardise_target, missing, redundant
             As those of `from_arrays`.
 
         Raises
@@ -394,10 +397,17 @@ class Dataset(Summarised):
 
 
 def standardised_dataset(
-    train: Part, test: Part, standardise: Standardise, **others: Any
+    train: Part,
+    test: Part,
+    standardise: Standardise,
+    calibration: Part | None = None,
+    **others: Any,
 ) -> Dataset:
-    """Data set of two parts, inputs standardised by the training rows, and its other fields."""
+    """Data set of its parts, inputs standardised by the training rows, and its other fields."""
     standardisation = fit_standardisation(train[0], standardise)
+    if calibration is not None:
+        x, others["y_validation"] = calibration
+        others["x_validation"] = standardisation(x)
     return Dataset(
         standardisation(train[0]),
         train[1],
@@ -408,8 +418,20 @@ def standardised_dataset(
     )
 
 
+def set_aside(
+    y: np.ndarray, rows: int, random_seed: int, is_class: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers of the rows that are left, and of as many that are set aside, both ascending.
+
+    They are drawn at random; of classes ``(observation,)``, the same share of each.
+    """
+    order = stratified_order(y if is_class else np.zeros(len(y)), random_seed)
+    left, aside = np.split(order, [len(y) - rows])
+    return np.sort(left), np.sort(aside)
+
+
 def split_dataset(raw: RawRows, settings: RowSettings, source: str) -> Dataset:
-    """Data set of the rows, in two parts, standardised by the training rows.
+    """Data set of the rows, in its parts, standardised by the training rows.
 
     Missing inputs become the mean of the training rows.
 
@@ -419,24 +441,28 @@ def split_dataset(raw: RawRows, settings: RowSettings, source: str) -> Dataset:
         The rows cannot be split so.
     """
     train, test = settings.split.parts(raw, settings.seed)
-    x_train, x_test, fill = raw.x[train], raw.x[test], None
+    rows = calibration_rows(len(train), settings.calibration, settings.split.group)
+    left, aside = set_aside(raw.y[train], rows, settings.seed, bool(raw.classes))
+    parts = [*checked_parts(raw, train[left], test), train[aside]]
+    x, y, fill = [raw.x[part] for part in parts], [raw.y[part] for part in parts], None
     if settings.missing == "mean":
-        fill = _means(raw, x_train)
-        x_train, x_test = (np.where(np.isnan(x), fill, x) for x in (x_train, x_test))
+        fill = _means(raw, x[0])
+        x = [np.where(np.isnan(one), fill, one) for one in x]
     target_standardisation = identity_standardisation(len(raw.target_names) or 1)
-    y_train, y_test = raw.y[train], raw.y[test]
     if not raw.classes and settings.standardise_target:
-        target_standardisation = _target_standardisation(raw, y_train)
-        y_train, y_test = map(target_standardisation, (y_train, y_test))
+        target_standardisation = _target_standardisation(raw, y[0])
+        y = list(map(target_standardisation, y))
+    training, testing, calibration = zip(x, y, strict=True)
     return standardised_dataset(
-        (x_train, y_train),
-        (x_test, y_test),
+        training,
+        testing,
         settings.standardise,
+        calibration if rows else None,
         features=raw.features,
         classes=raw.classes,
         source=source,
         input_shape=raw.input_shape,
-        overlap=len(test) / len(train) if settings.split.resplits else 0.0,
+        overlap=len(test) / len(left) if settings.split.resplits else 0.0,
         target_standardisation=target_standardisation,
         target_names=raw.target_names,
         categories=raw.categories,

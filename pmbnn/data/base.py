@@ -33,6 +33,10 @@ Task = Annotated[
 ]
 Missing = Annotated[Literal["error", "mean", "drop"], renamed_values(error="refuse")]
 Redundant = Annotated[Literal["error", "drop", "keep"], renamed_values(error="refuse")]
+Calibration = Annotated[float, Field(ge=0, lt=1)]
+
+FEWEST_CALIBRATION_ROWS = 19
+"""The least number of rows that decide a conformal interval of 95 %: 0.95 / (1 - 0.95)."""
 
 SIDE = 28
 """Height and width of the digits of MNIST."""
@@ -94,6 +98,28 @@ def name_of(value: Any) -> str:
     if isinstance(value, int | float):
         return f"{value:g}" if abs(value) < 1e6 else str(int(value))
     return str(value)
+
+
+def calibration_rows(train: int, share: float, group: str | None = None) -> int:
+    """Number of training rows that a share of them sets aside.
+
+    Raises
+    ------
+    DataSettingError
+        They are too few for conformal intervals, leave fewer than 2 training rows, or a `group`
+        keeps rows together, so that they would be of other groups than the test rows.
+    """
+    if share and group is not None:
+        rule = "must be 0 with `split.group`, whose test rows are of other groups"
+        raise DataSettingError("calibration", f"{rule}, got {share:g}")
+    rows = math.ceil(share * train)
+    if share and not FEWEST_CALIBRATION_ROWS <= rows <= train - 2:
+        rule = (
+            f"must set aside at least {FEWEST_CALIBRATION_ROWS} of {train} training rows and "
+            f"leave at least 2, got {share:g}: {rows} rows"
+        )
+        raise DataSettingError("calibration", rule)
+    return rows
 
 
 class DatasetSpec(Specification):

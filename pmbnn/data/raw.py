@@ -7,8 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from pmbnn.core.display import Summarised
-from pmbnn.core.spec import Specification
+from pmbnn.core.spec import Specification, added
 from pmbnn.data.base import (
+    Calibration,
     DataError,
     DataSettingError,
     Missing,
@@ -31,6 +32,7 @@ class RowSettings(Specification):
 
     task: Task | None = None
     split: AnySplit = RandomSplit()
+    calibration: Calibration = added(0.0)
     seed: Seed = 0
     standardise: Standardise = "feature"
     standardise_target: bool = True

@@ -154,7 +154,7 @@ class Indices(NamesFiles, Split):
             twice = np.flatnonzero(np.bincount(listed) > 1)[0]
             raise DataError(f"{title}: must list every row once, got {twice} twice.")
         is_test = np.isin(raw.numbers, listed)
-        return _checked(raw, np.flatnonzero(~is_test), np.flatnonzero(is_test))
+        return checked_parts(raw, np.flatnonzero(~is_test), np.flatnonzero(is_test))
 
     def _read(self, path: Path, title: str, seed: int) -> "np.ndarray":
         import numpy as np
@@ -187,10 +187,10 @@ def _split(splitter: Any, raw: "RawRows", number: int) -> "Parts":
     except ValueError as error:  # too few rows for so small a share
         raise DataError(f"{raw.title}: cannot be split: {one_line(error)}.") from error
     # A data set does not depend on the splitter's own order.
-    return _checked(raw, np.sort(train), np.sort(test))
+    return checked_parts(raw, np.sort(train), np.sort(test))
 
 
-def _checked(raw: "RawRows", train: "np.ndarray", test: "np.ndarray") -> "Parts":
+def checked_parts(raw: "RawRows", train: "np.ndarray", test: "np.ndarray") -> "Parts":
     """The parts, if both have rows and the training rows every class."""
     import numpy as np
 

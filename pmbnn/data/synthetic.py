@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
-from pmbnn.data.base import VARIABLE, DataError, DatasetSpec, local_folder, read_columns
+from pmbnn.core.spec import added
+from pmbnn.data.base import (
+    VARIABLE,
+    Calibration,
+    DataError,
+    DatasetSpec,
+    calibration_rows,
+    local_folder,
+    read_columns,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,7 +49,7 @@ POINTS_AT_ONCE = 8192
 """Points integrated together: 8192 × 40 nodes in float64 are 2.6 MB an array."""
 
 
-SAME_DENSITIES = {"seed": 0, "train": 700, "test": 300}
+SAME_DENSITIES = {"seed": 0, "train": 700, "test": 300, "calibration": 0.0}
 """Settings that the true densities do not depend on."""
 
 
@@ -63,11 +72,15 @@ class Synthetic(DatasetSpec):
         Number of training rows.
     test
         Number of test rows.
+    calibration
+        Share of the training rows to set aside, the same of each class: nothing is fitted on them,
+        and they decide conformal sets of the test rows. By default none.
     """
 
     noise: float = Field(gt=0)
     train: Size = 700
     test: Size = 300
+    calibration: Calibration = added(0.0)
 
     n_features: ClassVar[int] = 2
     n_classes: ClassVar[int] = 2
@@ -80,14 +93,18 @@ class Synthetic(DatasetSpec):
     @property
     def rows(self) -> tuple[int, int]:
         """Numbers of training and test rows."""
-        return self.train, self.test
+        return self.train - calibration_rows(self.train, self.calibration), self.test
+
+    def check(self) -> None:
+        """Raise DataError where as many rows cannot be set aside."""
+        _ = self.rows
 
     def load(self) -> "Dataset":
         """Rows from scikit-learn's generator, split by class and standardised per feature."""
         import numpy as np
         from sklearn.model_selection import train_test_split
 
-        from pmbnn.data.arrays import standardised_dataset
+        from pmbnn.data.arrays import set_aside, standardised_dataset
 
         x, y = self._generate(self.train + self.test)
         x_train, x_test, y_train, y_test = train_test_split(
@@ -99,7 +116,10 @@ class Synthetic(DatasetSpec):
             random_state=self.seed,
         )
         names = {"features": ("x1", "x2"), "classes": ("0", "1"), "source": "scikit-learn"}
-        return standardised_dataset((x_train, y_train), (x_test, y_test), "feature", **names)
+        numbers = set_aside(y_train, self.train - self.rows[0], self.seed, is_class=True)
+        kept, aside = ((x_train[rows], y_train[rows]) for rows in numbers)
+        calibration = aside if self.calibration else None
+        return standardised_dataset(kept, (x_test, y_test), "feature", calibration, **names)
 
     def sample(self, size: int, random_seed: int) -> tuple["np.ndarray", "np.ndarray"]:
         """Fresh independent rows: raw inputs ``(size, 2)`` and classes ``(size,)``.

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from pmbnn.core.spec import added
 from pmbnn.data.base import (
+    Calibration,
     DatasetSpec,
     DataSettingError,
     Missing,
@@ -17,6 +18,7 @@ from pmbnn.data.base import (
     Stamp,
     Standardise,
     Task,
+    calibration_rows,
     find,
     read_archive,
     stamp_of,
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from pmbnn.data.arrays import Dataset, Line
     from pmbnn.data.raw import RawRows
 
-SAME_ROWS = {"seed": 0, "standardise": "feature", "standardise_target": True}
+SAME_ROWS = {"seed": 0, "calibration": 0.0, "standardise": "feature", "standardise_target": True}
 """Settings that the rows of a file do not depend on."""
 
 TaskSetting = Annotated[Task | None, Field(serialization_alias="target_is")]
@@ -51,6 +53,10 @@ class SplitRows(UserData):
     ----------
     split
         How rows are divided into training and test rows.
+    calibration
+        Share of the training rows to set aside, drawn by the data seed, of classes the same share
+        of each: nothing is fitted on them, and they decide conformal intervals and sets of the test
+        rows. By default none.
     task
         ``classification`` or ``regression``. By default, text and truth values are classes, and
         numbers are for regression; whole numbers of ten values or fewer may be either, and then
@@ -70,6 +76,7 @@ class SplitRows(UserData):
     """
 
     split: AnySplit = RandomSplit()
+    calibration: Calibration = added(0.0)
 
     source: ClassVar[str] = "local"
     locations: ClassVar[dict[str, Any]] = {"split": {"file": True}}
@@ -140,7 +147,8 @@ class SplitRows(UserData):
         """Numbers of training and test rows."""
         # A share of rows is as large for every seed, and a plan may have a thousand of them.
         is_share = isinstance(self.split, RandomSplit) and self.split.group is None
-        return count_parts(self.split, self.raw(), 0 if is_share else self.seed)
+        train, test = count_parts(self.split, self.raw(), 0 if is_share else self.seed)
+        return train - self._calibration_rows(train), test
 
     @property
     def is_planar(self) -> bool:
@@ -167,6 +175,10 @@ class SplitRows(UserData):
     def check(self) -> None:
         """Raise DataError where the rows are unavailable, or cannot be split as asked."""
         _ = self.rows
+
+    def _calibration_rows(self, train: int) -> int:
+        """Number of training rows that are set aside."""
+        return calibration_rows(train, self.calibration, self.split.group)
 
     def load(self) -> "Dataset":
         """Rows split and standardised, the same whenever the seed is.
@@ -414,4 +426,5 @@ class Sklearn(SplitRows):
             return super().rows
         # Scikit-learn rounds the test rows up.
         test = math.ceil(self.split.test_size * SHAPES[self.name].rows)
-        return SHAPES[self.name].rows - test, test
+        train = SHAPES[self.name].rows - test
+        return train - self._calibration_rows(train), test

@@ -14,6 +14,7 @@ import pandas as pd
 import pymc as pm
 import xarray as xr
 from sklearn.base import BaseEstimator
+from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -28,7 +29,6 @@ from pmbnn.data.arrays import (
     standardised_dataset,
 )
 from pmbnn.data.base import DEFAULT_LIKELIHOODS, DatasetSpec
-from pmbnn.estimators.conformal import conformal_quantile
 from pmbnn.experiment.cells import ENGINES, Cell
 from pmbnn.experiment.cost import is_large
 from pmbnn.experiment.plan import group_key
@@ -42,6 +42,7 @@ from pmbnn.models.likelihoods import LIKELIHOODS, Likelihood
 from pmbnn.models.networks import NETWORKS, Dense, Network
 from pmbnn.models.priors import HYPERPRIORS, PRIORS, Hyperprior, Prior
 from pmbnn.prediction.class_probabilities import Predictive
+from pmbnn.prediction.conformal import conformal_quantile
 from pmbnn.prediction.datatree import history_of
 from pmbnn.prediction.draws import KeptDraws
 from pmbnn.prediction.posterior import Posterior, read
@@ -422,6 +423,11 @@ class BayesianNetwork(BaseEstimator):
     def _predict(self, x) -> Predictive:
         """Prediction at inputs of any kind that scikit-learn takes."""
         return self._posterior().predict(self._checked(x))
+
+    def _set_aside(self, x, y, share: float, stratify=None) -> list:
+        """Inputs to fit, inputs set aside, and the targets of both."""
+        seed = _seed(self.random_state)
+        return train_test_split(x, y, test_size=share, random_state=seed, stratify=stratify)
 
     def _calibrated(self, x: np.ndarray, y: np.ndarray, scores: np.ndarray) -> Self:
         """Keep the scores of calibration rows, whose targets are as `_fit` takes them."""

@@ -8,7 +8,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pmbnn.estimators.base import BayesianNetwork
-from pmbnn.estimators.conformal import checked_level, probability_above
+from pmbnn.prediction.conformal import checked_level, normalised, probability_above
 from pmbnn.prediction.density import LEVEL
 
 
@@ -87,7 +87,7 @@ class BNNClassifier(ClassifierMixin, BayesianNetwork):
     >>> search.fit(x, y)  # doctest: +SKIP
     """
 
-    def fit(self, X, y) -> Self:  # noqa: N803
+    def fit(self, X, y, calibrate_on: float = 0.0) -> Self:  # noqa: N803
         """Fit the network.
 
         Parameters
@@ -96,12 +96,18 @@ class BNNClassifier(ClassifierMixin, BayesianNetwork):
             Inputs, ``(observation, feature)``: an array or a DataFrame of numbers.
         y
             Labels of any kind, ``(observation,)``.
+        calibrate_on
+            Share of the rows to set aside for `calibrate`, drawn by ``random_state``, the same of
+            each class; the fit is on the others. None by default.
 
         Raises
         ------
         ValueError
             If inputs, labels or parameters cannot be used, or every restart diverged.
         """
+        if calibrate_on:
+            x, x_aside, y, y_aside = self._set_aside(X, y, calibrate_on, stratify=y)
+            return self.fit(x, y).calibrate(x_aside, y_aside)
         x, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
@@ -111,8 +117,7 @@ class BNNClassifier(ClassifierMixin, BayesianNetwork):
 
     def predict_proba(self, X) -> np.ndarray:  # noqa: N803
         """Class probabilities, ``(observation, class)``: means over draws of the weights."""
-        probability = np.asarray(self._predict(X).mean, np.float64)
-        return probability / probability.sum(axis=1, keepdims=True)
+        return normalised(self._predict(X).mean)
 
     def predict(self, X) -> np.ndarray:  # noqa: N803
         """Class of highest mean probability, ``(observation,)``."""

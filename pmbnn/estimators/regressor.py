@@ -8,7 +8,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pmbnn.data.arrays import Standardisation, fit_standardisation
 from pmbnn.estimators.base import BayesianNetwork
-from pmbnn.estimators.conformal import checked_level
+from pmbnn.prediction.conformal import checked_level, standardised_error
 from pmbnn.prediction.density import LEVEL, mixture
 
 
@@ -45,7 +45,7 @@ class BNNRegressor(RegressorMixin, BayesianNetwork):
     >>> mean, sd = pb.BNNRegressor().fit(x, y).predict(x, return_std=True)  # doctest: +SKIP
     """
 
-    def fit(self, X, y) -> Self:  # noqa: N803
+    def fit(self, X, y, calibrate_on: float = 0.0) -> Self:  # noqa: N803
         """Fit the network.
 
         Parameters
@@ -54,12 +54,18 @@ class BNNRegressor(RegressorMixin, BayesianNetwork):
             Inputs, ``(observation, feature)``: an array or a DataFrame of numbers.
         y
             Numbers, ``(observation,)``.
+        calibrate_on
+            Share of the rows to set aside for `calibrate`, drawn by ``random_state``; the fit
+            is on the others. None by default.
 
         Raises
         ------
         ValueError
             If inputs, targets or parameters cannot be used, or every restart diverged.
         """
+        if calibrate_on:
+            x, x_aside, y, y_aside = self._set_aside(X, y, calibrate_on)
+            return self.fit(x, y).calibrate(x_aside, y_aside)
         x, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         standardisation = fit_standardisation(y[:, None], "feature")
         return self._fit(x, standardisation(y), target_standardisation=standardisation)
@@ -94,7 +100,7 @@ class BNNRegressor(RegressorMixin, BayesianNetwork):
         check_is_fitted(self, "posterior_")
         x, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, reset=False)
         density = self._posterior().predict(x)
-        scores = np.abs(y - density.mean) / density.total_sd
+        scores = standardised_error(density, y)
         return self._calibrated(x, self._target_standardisation(y), scores)
 
     def predict_interval(

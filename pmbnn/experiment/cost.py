@@ -173,7 +173,7 @@ def _predictions(cell: Cell) -> tuple[float, float]:
     # All restarts predict the test rows, one the rest, unless they predict together.
     used = mixed if cell.is_sampled or predict.mixture != "best" else 1
     further = sum(getattr(spec, "size", None) or UNKNOWN_ROWS[1] for spec in predict.ood)
-    further += getattr(dataset, "validation", None) or 0
+    further += getattr(dataset, "validation", None) or getattr(dataset, "calibration", 0) * train
     map_points = map_draws * used * predict.map.resolution**2 if dataset.is_planar else 0
     fresh = 0
     if isinstance(dataset, Synthetic):

@@ -10,6 +10,7 @@ import numpy as np
 from pmbnn.core.spec import METRICS
 from pmbnn.data import Synthetic
 from pmbnn.data.arrays import Dataset, Line
+from pmbnn.data.base import FEWEST_CALIBRATION_ROWS
 from pmbnn.experiment.cost import is_large
 from pmbnn.fitting.fit import InferredCell, predict_mixture
 from pmbnn.fitting.image_evaluation import ImageEvaluation, evaluate_images
@@ -22,6 +23,7 @@ from pmbnn.prediction.chain_errors import (
     probabilities_without_each,
 )
 from pmbnn.prediction.class_probabilities import ClassProbabilities, Predictive, Weights
+from pmbnn.prediction.conformal import conformal_metrics
 from pmbnn.prediction.density import Density, Moments, predict_moments
 from pmbnn.prediction.leave_one_out import (
     LEAST_DRAWS,
@@ -119,11 +121,14 @@ def evaluate(fitted: InferredCell, dataset: Dataset, predictor: Predictor) -> Ev
         for prefix, predictive in mixtures.items()
         for name, value in all_metrics(predictive, target).items()
     }
+    aside = _prediction_of_rows_set_aside(fitted, dataset, predictor)
+    if aside is not None:
+        results |= _conformal_results(test, aside, dataset)
     if chains:
         results["nll_mcse"] = jackknife_error(nll_without_each(chains, target))
         scores = [chain.log_score(target).mean() for chain in chains]
         results["member_nll"] = -float(np.mean(scores))
-    further = evaluate_further(test, fitted, dataset, predictor)
+    further = evaluate_further(test, aside, fitted, dataset, predictor)
     return Evaluation(results | further.pop("results"), test, chains, **further)
 
 
@@ -143,19 +148,48 @@ def all_metrics(predictive: Predictive, target: np.ndarray) -> dict[str, float]:
     return values
 
 
+def _prediction_of_rows_set_aside(
+    fitted: InferredCell, dataset: Dataset, predictor: Predictor
+) -> Predictive | None:
+    """Prediction of the rows that nothing was fitted on; None if there are none."""
+    if dataset.x_validation is None:
+        return None
+    aside = predict_mixture(fitted, predictor, dataset.x_validation, fitted.cell.predict.draws)
+    return aside.in_units_of(dataset.target_standardisation)
+
+
+def _conformal_results(test: Predictive, aside: Predictive, dataset: Dataset) -> dict[str, float]:
+    """Coverage and size of conformal intervals or sets; of several targets, of each one too."""
+    target, aside_target = map(dataset.raw_targets, (dataset.y_test, dataset.y_validation))
+    if len(aside_target) < FEWEST_CALIBRATION_ROWS:
+        return {}
+    results = conformal_metrics(test, target, aside, aside_target)
+    for i, name in enumerate(dataset.target_names):
+        parts = test.of_target(i), target[:, i], aside.of_target(i), aside_target[:, i]
+        of_target = conformal_metrics(*parts)
+        results |= {f"{metric}_{name}": value for metric, value in of_target.items()}
+    return results
+
+
 @singledispatch
 def evaluate_further(
-    test: Predictive, fitted: InferredCell, dataset: Dataset, predictor: Predictor
+    test: Predictive,
+    aside: Predictive | None,
+    fitted: InferredCell,
+    dataset: Dataset,
+    predictor: Predictor,
 ) -> dict[str, Any]:
     """Further attributes of `Evaluation`, with further results.
 
-    Each kind of prediction registers its own function.
+    Each kind of prediction registers its own function. `aside` is the prediction of rows set aside.
     """
     return {"results": {}}
 
 
 @evaluate_further.register
-def _evaluate_classes(test: ClassProbabilities, fitted, dataset, predictor) -> dict[str, Any]:
+def _evaluate_classes(
+    test: ClassProbabilities, aside, fitted, dataset, predictor
+) -> dict[str, Any]:
     """Predictions over the plane, at fresh points, of images, and by snapshots of the fit."""
     further: dict[str, Any] = {"results": {}}
     if isinstance(fitted.cell.dataset, Synthetic):
@@ -168,13 +202,13 @@ def _evaluate_classes(test: ClassProbabilities, fitted, dataset, predictor) -> d
         further["map"] = Plane(x1, x2, *_prediction(fitted, dataset, predictor, x, draws))
     images = None
     if fitted.cell.dataset.image_shape is not None:
-        images = evaluate_images(fitted, dataset, predictor, test)
+        images = evaluate_images(fitted, dataset, predictor, test, aside)
     diagnosis = diagnose(fitted, dataset, predictor, images)
     return further | {"images": images, "diagnosis": diagnosis}
 
 
 @evaluate_further.register
-def _evaluate_numbers(test: Density, fitted, dataset, predictor) -> dict[str, Any]:
+def _evaluate_numbers(test: Density, aside, fitted, dataset, predictor) -> dict[str, Any]:
     """Predictions at the training rows, on lines and over the plane; results for each target."""
     draws = fitted.cell.predict.draws
     training = predict_mixture(fitted, predictor, dataset.x_train, draws)

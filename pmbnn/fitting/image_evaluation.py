@@ -49,18 +49,20 @@ class ImageEvaluation:
 
 
 def evaluate_images(
-    fitted: InferredCell, dataset: Dataset, predictor: Predictor, test: ClassProbabilities
+    fitted: InferredCell,
+    dataset: Dataset,
+    predictor: Predictor,
+    test: ClassProbabilities,
+    validation: ClassProbabilities | None,
 ) -> ImageEvaluation:
-    """Predictions at validation rows and out-of-distribution images, with their numbers.
+    """Predictions at out-of-distribution images, with their numbers and those of rows set aside.
 
     Parameters
     ----------
-    test
-        Predictions of the test rows.
+    test, validation
+        Predictions of the test rows; and of rows that nothing was fitted on, if there are some.
     """
-    settings, validation = fitted.cell.predict, None
-    if dataset.x_validation is not None:
-        validation = predict_mixture(fitted, predictor, dataset.x_validation, settings.draws)
+    settings = fitted.cell.predict
     held_out = test if validation is None else validation
     limits = {
         "held_out": "test" if validation is None else "validation",

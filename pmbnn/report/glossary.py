@@ -41,6 +41,8 @@ TERMS: Mapping[str, str] = {
     "CRPS": "Continuous ranked probability score, in the units of the target: the error of a "
     "whole predictive distribution. Lower is better.",
     "coverage": "Share of test rows within the predictive intervals of the named probability.",
+    "conformal": "Conformal intervals and sets: rows set aside, on which nothing is fitted, decide "
+    "how wide they are. They cover new rows with the named probability, however wrong the model.",
     "standard error": "The standard error of a mean over data seeds. Where data seeds split the "
     "same rows anew, it is corrected for overlapping splits (Nadeau and Bengio 2003).",
     "simultaneous": "Simultaneous intervals all hold at once with probability 95 %, whichever "

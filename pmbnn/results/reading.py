@@ -238,8 +238,8 @@ NARROW = 0.5
 
 WEIGHT = re.compile(r"weight_(\d+)")
 SCALE = re.compile(r"(?:layer_\d+|network)_scale")
-LEARNED = re.compile(rf"{SCALE.pattern}|{NOISE}|mixture_sigma_\d")
-"""Names of learned scales: those of priors, and the noise."""
+LEARNED = re.compile(rf"{SCALE.pattern}|{NOISE}|mixture_sigma_\d|layer_\d+_slab_variance")
+"""Names of learned scales: those of priors, slabs among them as variances, and the noise."""
 
 
 def best_restart(trace: xr.DataTree) -> int:

@@ -139,6 +139,22 @@ def test_quantities_are_functions_scales_and_the_log_likelihood(guide):
     assert found["layer_1_scale"] == pytest.approx(named["layer_1_scale"])
 
 
+def test_a_slab_is_ranked_and_local_scales_are_not(tmp_path):
+    """Local scales are exchanged with their units; each layer has one slab."""
+    text = MOONS.replace("prior: normal", "prior: {kind: horseshoe, slab_scale: 2}")
+    regularised = bench(tasks(tmp_path, text)[0])
+    truths, *_ = regularised.truths(range(3))
+    (one, *_) = regularised.simulate(range(3), truths)
+    found = regularised.quantities(one.data, truths)
+    slabs = [f"layer_{i}_slab_variance" for i in (1, 2)]
+    scales = [f"layer_{i}_scale" for i in (1, 2)]
+    assert {name for name in found if not name.startswith("prob")} == {
+        *(*scales, *slabs, "log-likelihood")
+    }
+    named = regularised.predictor.posterior(one.data, truths)
+    assert found[slabs[0]] == pytest.approx(named[slabs[0]])
+
+
 # Around the data
 
 

@@ -1,10 +1,13 @@
 """``calibration.csv``: a row for each combination and quantity."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from pmbnn.calibration.ranks import FAILED, rank_ecdfs
-from pmbnn.calibration.table import calibration_table
+from pmbnn.calibration.table import calibration_table, summary
+from pmbnn.models.priors import Horseshoe
 
 
 @pytest.mark.parametrize(
@@ -42,6 +45,18 @@ def test_fits_that_diverged_are_counted(made):
     table = calibration_table([none])
     assert table["simulations"].tolist() == [0, 0]
     assert table["verdict"].isna().all()
+
+
+def test_the_summary_tells_settings_of_one_prior_apart(made):
+    priors = [Horseshoe(), Horseshoe(per="unit"), Horseshoe(slab_scale=2.0)]
+    cell = made.ranks().cell
+    stored = [
+        made.ranks(name=f"ranks-{i}", cell=replace(cell, prior=prior))
+        for i, prior in enumerate(priors)
+    ]
+    headings, rows = summary(calibration_table(stored))
+    names = [row[headings.index("prior")] for row in rows]
+    assert names == ["horseshoe", "horseshoe unit", "horseshoe 2"]
 
 
 def test_no_ranks_no_rows():

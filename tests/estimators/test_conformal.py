@@ -7,9 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import train_test_split
 
 import pmbnn as pb
-from pmbnn.estimators.conformal import conformal_quantile, probability_above, rows_needed
+from pmbnn.prediction.conformal import conformal_quantile, probability_above, rows_needed
 
 LEVEL, ROWS, TIMES = 0.9, 20, 100
 """Of the simulations: the 19th of 20 scores is the quantile, which covers 19 / 21."""
@@ -122,6 +123,31 @@ def test_intervals_are_nested_and_wider_where_the_model_is_less_certain(regresso
     mean, sd = regressor.predict(x, return_std=True)
     np.testing.assert_allclose(wide.mean(axis=1), mean)
     np.testing.assert_allclose(np.ptp(wide, axis=1) / sd, np.ptp(wide[0]) / sd[0])
+
+
+# Rows that a fit sets aside by itself
+
+
+def test_a_fit_sets_rows_aside():
+    """They are those of scikit-learn's split by the seed, and the fit has not seen them."""
+    x, y = numbers(100, 13)
+    kept, aside, y_kept, y_aside = train_test_split(x, y, test_size=0.3, random_state=5)
+    expected = pb.BNNRegressor((3,), steps=50, draws=5, random_state=5).fit(kept, y_kept)
+    expected.calibrate(aside, y_aside)
+    found = pb.BNNRegressor((3,), steps=50, draws=5, random_state=5).fit(x, y, calibrate_on=0.3)
+    assert len(found.calibration_scores_) == 30
+    np.testing.assert_array_equal(found.calibration_scores_, expected.calibration_scores_)
+    assert not hasattr(found.fit(x, y), "calibration_scores_")
+
+
+def test_a_classifier_sets_the_same_share_of_each_class_aside():
+    x, _ = numbers(80, 14)
+    y = np.repeat(["usual", "rare"], [60, 20])
+    found = pb.BNNClassifier((3,), steps=50, draws=5).fit(x, y, calibrate_on=0.25)
+    assert len(found.calibration_scores_) == 20
+    assert np.bincount(found.posterior_.origin.rows.y).tolist() == [15, 45]
+    with pytest.raises(ValueError, match="test_size"):
+        found.fit(x, y, calibrate_on=1.5)
 
 
 # Files, and further fits

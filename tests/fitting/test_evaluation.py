@@ -23,6 +23,7 @@ from pmbnn.models.networks import Dense
 from pmbnn.models.priors import HalfNormal, Normal
 from pmbnn.prediction import metrics
 from pmbnn.prediction.class_probabilities import ClassProbabilities
+from pmbnn.prediction.conformal import conformal_metrics
 from pmbnn.prediction.draws import GuideDraws
 from pmbnn.prediction.settings import Fresh, Map, Predict
 
@@ -133,6 +134,24 @@ def test_metrics_are_those_of_the_mixture(case):
     assert found.results["mean_entropy"] == pytest.approx(total.mean())
     information = np.maximum(total - entropy, 0).mean()
     assert found.results["mean_mutual_information"] == pytest.approx(information)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.4])
+def test_sets_cover_by_the_rows_set_aside(share):
+    """Sets of the mixture that predicts, and only where rows are set aside."""
+    spec = CELL.dataset.model_copy(update={"calibration": share})
+    dataset = spec.load()
+    fitted = fitted_cell("equal", cell=replace(CELL, dataset=spec))
+    results = evaluate(fitted, dataset, Scripted()).results
+    names = {f"{k}_{what}_95" for k in ("conformal", "set") for what in ("coverage", "size")}
+    assert names & results.keys() == (names if share else set())
+    if share:
+        aside, test = (
+            ClassProbabilities(1, mixed(WEIGHTS["equal"], x)[0], *4 * [None])
+            for x in (dataset.x_validation, dataset.x_test)
+        )
+        expected = conformal_metrics(test, dataset.y_test, aside, dataset.y_validation)
+        assert {name: results[name] for name in names} == pytest.approx(expected)
 
 
 def test_metrics_of_ones_own(monkeypatch):

@@ -239,7 +239,7 @@ def test_without_validation_rows_the_test_rows_give_the_threshold(dataset):
     fitted = fitted_cell(replace(CELL, predict=predict))
     predictor = Scripted()
     test = evaluate(fitted, bare, predictor).test
-    found = evaluate_images(fitted, bare, predictor, test)
+    found = evaluate_images(fitted, bare, predictor, test, None)
     assert found.validation is None
     assert found.results["rejection"]["held_out"] == "test"
     assert "held_out" not in found.results
