@@ -314,13 +314,13 @@ MISTAKES = [
     (
         experiment(dataset="[{kind: moons, nosie: 1}]"),
         "`sweeps[0].dataset[0]` has no key `nosie`; did you mean `noise`? "
-        "Choices: kind, noise, seed, test, train.",
+        "Choices: calibration, kind, noise, seed, test, train.",
     ),
     (
         experiment(dataset="{kind: table, path: houses.csv}"),
-        "`sweeps[0].dataset` has no key `path`; did you mean `file`? Choices: categorical, "
-        "decimal, encoding, features, file, kind, missing, redundant, seed, separator, split, "
-        "standardise, standardise_target, target, task, thousands, without.",
+        "`sweeps[0].dataset` has no key `path`; did you mean `file`? Choices: calibration, "
+        "categorical, decimal, encoding, features, file, kind, missing, redundant, seed, "
+        "separator, split, standardise, standardise_target, target, task, thousands, without.",
     ),
     (
         experiment(hyperprior="{kind: half_normal, 3: 1}"),
