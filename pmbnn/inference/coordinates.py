@@ -211,25 +211,30 @@ def find_mode(landscape: Landscape, start: np.ndarray, decrement: float = DECREM
         if not (np.isfinite(value) and np.isfinite(gradient).all() and np.isfinite(hessian).all()):
             return None
         here = Coordinates.of_curvature(point, hessian)
-        root = here.root
-        if np.linalg.norm(root.T @ gradient) < decrement:
+        if np.linalg.norm(here.root.T @ gradient) < decrement:
             scaled = here.scale * hessian * here.scale[:, None]
             if np.linalg.eigvalsh(scaled)[0] <= FLATTEST:
                 return None
             log_evidence = -value + here.log_volume + 0.5 * len(point) * np.log(2 * np.pi)
             return Mode(here, log_evidence)
-
-        def of_coordinates(z, here=here, root=root):
-            value, gradient = landscape.value_and_gradient(here.vector(z))
-            finite = np.isfinite(value) and np.isfinite(gradient).all()
-            return (value, root.T @ gradient) if finite else (np.inf, np.zeros_like(z))
-
-        found = minimize(
-            of_coordinates,
-            np.zeros_like(point),
-            jac=True,
-            method="L-BFGS-B",
-            options={"maxiter": ITERATIONS},
-        )
-        point = here.vector(found.x)
+        point = search(landscape, here)
     return None
+
+
+def search(landscape: Landscape, here: Coordinates) -> np.ndarray:
+    """Where L-BFGS that moves in some coordinates comes to from their centre, ``(size,)``."""
+    root = here.root
+
+    def of_coordinates(z):
+        value, gradient = landscape.value_and_gradient(here.vector(z))
+        finite = np.isfinite(value) and np.isfinite(gradient).all()
+        return (value, root.T @ gradient) if finite else (np.inf, np.zeros_like(z))
+
+    found = minimize(
+        of_coordinates,
+        np.zeros_like(here.centre),
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": ITERATIONS},
+    )
+    return here.vector(found.x)

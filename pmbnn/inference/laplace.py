@@ -1,9 +1,13 @@
 """Laplace's approximation: a normal distribution at a mode of the posterior.
 
 A fit of the guide ``map`` comes near a mode, and `find_mode` to it. The covariance is the inverse
-of the Hessian of the negative log-density there. The posterior of a network is curved, so that the
-network at draws of such weights fits the data badly. Predictions are by the network made linear at
-the mode instead; see `pmbnn.prediction.linearised`.
+of the Hessian of the negative log-density there, or of the Gauss–Newton matrix in its place
+(`gauss_newton`). Modes of networks of rectified units lie at kinks, where the gradient is not zero:
+there it is enough that a search finds no higher density.
+
+The posterior of a network is curved, so that the network at draws of such weights fits the data
+badly. Predictions are by the network made linear at the mode instead; see
+`pmbnn.prediction.linearised`.
 
 References
 ----------
@@ -22,8 +26,9 @@ from scipy.linalg import cholesky, solve_triangular
 from pmbnn.core.display import Summarised
 from pmbnn.core.stages import stage
 from pmbnn.inference import groups, program
-from pmbnn.inference.coordinates import Landscape, find_mode
+from pmbnn.inference.coordinates import Coordinates, Landscape, find_mode, search
 from pmbnn.inference.flat import FlatModel, ModelGraphs, model_graphs
+from pmbnn.inference.gauss_newton import gauss_newton
 from pmbnn.inference.groups import Checkpoints
 from pmbnn.inference.guides import LOG_2PI, Guide, build_guide
 from pmbnn.inference.log_density import LogDensity, build_log_density
@@ -36,8 +41,16 @@ from pmbnn.inference.xla.compile import precision, sharing_programs
 NEAR = 0.01
 """Distance of a mode that was found from the true one, in standard deviations, at most."""
 
+LITTLE = 0.01
+"""Gain in nats, at most, of a search from a mode at kinks, where the gradient does not vanish."""
+
+AT_MODE = f"the mode is within {NEAR:g} standard deviations"
+AT_KINKS = f"no density that is higher by {LITTLE:g} nats was found near the end of the fit"
+"""Reasons for an approximation."""
+
 NO_MODE = "no mode with a positive definite curvature is near the end of the fit of the point"
-"""Reason for a fit without an approximation."""
+NOT_ARRIVED = f"a search from the end of the fit gains more than {LITTLE:g} nats: take more steps"
+"""Reasons for a fit without an approximation."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -133,24 +146,23 @@ def fit(
     return fits
 
 
+class _NoModeError(Exception):
+    """There is no approximation near the end of a fit; the message is the reason."""
+
+
 def _at_mode(program: LaplaceProgram, replica: Replica, point: Fit) -> Fit:
     """The approximation at the mode near the end of the fit of a point."""
     if point.failed:
         return _with_root(point, program.guide, np.nan)
-    rows = len(replica.data[program.flat.row_data[0]])
-    density = program.density(rows)
-    with precision("float64"):
-        prepared = density.prepare(replica.data)
-        expectations = Expectations.of(density, prepared, rows)
-        # By blocks of rows: all rows of the Hessian of a large network at once are too many.
-        landscape = replace(Landscape.of(density, prepared), hessian=expectations.hessian)
-        mode = find_mode(landscape, point.loc, NEAR)
-        if mode is None:
-            diverged = replace(point, status="diverged", reason=NO_MODE)
-            return _with_root(diverged, program.guide, np.nan)
-        loc = mode.coordinates.centre
-        root = root_of_inverse(landscape.hessian(loc))
-        value, _ = landscape.value_and_gradient(loc)
+    try:
+        with precision("float64"):
+            landscape, loc, reason = _mode(program, replica, np.float64(point.loc))
+            root = root_of_inverse(landscape.hessian(loc))
+            value, _ = landscape.value_and_gradient(loc)
+    except (_NoModeError, np.linalg.LinAlgError) as error:
+        reason = str(error) if isinstance(error, _NoModeError) else NO_MODE
+        diverged = replace(point, status="diverged", reason=reason)
+        return _with_root(diverged, program.guide, np.nan)
     log_evidence = -value + np.log(np.diagonal(root)).sum() + 0.5 * len(loc) * LOG_2PI
     return replace(
         point,
@@ -158,8 +170,34 @@ def _at_mode(program: LaplaceProgram, replica: Replica, point: Fit) -> Fit:
         scale=np.sqrt((root**2).sum(axis=1)).astype(program.dtype),
         elbo=float(log_evidence),
         status="converged",
-        reason=f"the mode is within {NEAR:g} standard deviations",
+        reason=reason,
     )
+
+
+def _mode(
+    program: LaplaceProgram, replica: Replica, end: np.ndarray
+) -> tuple[Landscape, np.ndarray, str]:
+    """Mode near the end of a fit with how it is known, and the landscape of its curvature."""
+    rows = len(replica.data[program.flat.row_data[0]])
+    density = program.density(rows)
+    prepared = density.prepare(replica.data)
+    expectations = Expectations.of(density, prepared, rows)
+    # By blocks of rows: all rows of the Hessian of a large network at once are too many.
+    full = replace(Landscape.of(density, prepared), hessian=expectations.hessian)
+    mode, is_full = find_mode(full, end, NEAR), program.settings.curvature == "full"
+    if mode is None and is_full:
+        raise _NoModeError(NO_MODE)
+    landscape = full
+    if not is_full:
+        landscape = replace(full, hessian=gauss_newton(density.flat, replica.data))
+    if mode is not None:
+        return landscape, mode.coordinates.centre, AT_MODE
+    # Maybe one at kinks.
+    found = search(landscape, Coordinates.of_curvature(end, landscape.hessian(end)))
+    before, after = (landscape.value_and_gradient(place)[0] for place in (end, found))
+    if before - after > LITTLE:
+        raise _NoModeError(NOT_ARRIVED)
+    return landscape, found, AT_KINKS
 
 
 def _with_root(fit: Fit, guide: Guide, value: float) -> Fit:

@@ -52,6 +52,10 @@ class Inference(Specification):
         (``maximum_likelihood``).
     rank
         Rank of the guide ``low_rank``.
+    curvature
+        That of the guide ``laplace``: of the log-density (``full``), or the generalised
+        Gauss–Newton matrix (``gauss_newton``), which leaves out the curvature of the network in its
+        weights. That is never negative; rectified units, which have kinks, need it.
     estimator
         How the gradient is estimated: ``reparameterisation``; ``path_derivative``, without
         the score of the guide; ``local_reparameterisation``, which draws the product of weights and
@@ -125,6 +129,7 @@ class Inference(Specification):
         "mean_field", "low_rank", "full_rank", "laplace", "map", "maximum_likelihood"
     ] = "mean_field"
     rank: Count = 10
+    curvature: Literal["full", "gauss_newton"] = added("full")
     estimator: Estimator = "reparameterisation"
     kl: Literal["auto", "monte_carlo"] = "auto"
     kl_weight: Annotated[float, Field(ge=0)] = 1.0
@@ -186,6 +191,10 @@ class Inference(Specification):
             )
         if self.guide == "laplace":
             self._check_laplace()
+        elif self.curvature != "full":
+            raise ValueError(
+                f"must have `guide` laplace with `curvature` {self.curvature}, got {self.guide}"
+            )
         if self.estimator == "path_derivative" and self.kl_scaling != "sum":
             raise ValueError("must have `kl_scaling` sum with `estimator` path_derivative")
 

@@ -12,11 +12,16 @@ from pmbnn.core.errors import ConfigError
 from pmbnn.data.arrays import Rows
 from pmbnn.experiment.load import load_experiment
 from pmbnn.inference import laplace
+from pmbnn.inference.batches import model_values
 from pmbnn.inference.engines import fit_model
+from pmbnn.inference.gauss_newton import gauss_newton
 from pmbnn.inference.guides import build_guide
 from pmbnn.inference.laplace import root_of_inverse
+from pmbnn.inference.log_density import build_log_density
 from pmbnn.inference.settings import Inference
+from pmbnn.inference.xla.compile import precision
 from pmbnn.models.build import build_model
+from pmbnn.models.likelihoods import Normal as Numbers
 from pmbnn.models.networks import Dense
 from pmbnn.models.priors import Fixed, HalfNormal, Normal, StudentT
 
@@ -53,7 +58,7 @@ def grid_of(centre, width=1.5, points=61):
 
 
 def test_linear_regression_is_exact():
-    approx = fitted(model_of(NUMBERS, pb.models.likelihoods.Normal(sd=NOISE)))
+    approx = fitted(model_of(NUMBERS, Numbers(sd=NOISE)))
     covariance = np.linalg.inv(DESIGN.T @ DESIGN / NOISE**2 + np.eye(3) / SCALE**2)
     mean = covariance @ DESIGN.T @ NUMBERS / NOISE**2
     parameters = approx.sources[0].parameters
@@ -166,6 +171,90 @@ def test_log_evidence_of_a_network_is_that_of_the_curvature(network):
     _, log_determinant = np.linalg.slogdet(-hessian)
     expected = log_density(centre) + 0.5 * (len(centre) * np.log(2 * np.pi) - log_determinant)
     assert network.elbo == pytest.approx(expected, abs=0.01)
+
+
+# The Gauss–Newton matrix
+
+
+def of_gauss_newton(model, point):
+    """The matrix of a model at a place, and the layout of the vector."""
+    density = build_log_density(model, len(X), "float64")
+    with precision("float64"):
+        matrix = gauss_newton(density.flat, model_values(model))(point)
+    return matrix, density.flat.layout
+
+
+def jacobian_of(outputs, point, step=1e-6):
+    """Derivatives of outputs, ``(observation, output)``, by differences: the last axis."""
+    steps = step * np.eye(len(point))
+    return np.stack([(outputs(point + e) - outputs(point - e)) / (2 * step) for e in steps], -1)
+
+
+def test_gauss_newton_of_classes_is_that_of_the_logits():
+    point = np.random.default_rng(3).standard_normal(17)
+    jacobian = jacobian_of(lambda vector: network_logits(vector, X), point)
+    p = softmax(network_logits(point, X), axis=-1)
+    curvature = p[:, :, None] * (np.eye(2) - p[:, None, :])
+    expected = np.einsum("nci,ncd,ndj->ij", jacobian, curvature, jacobian)
+    found, _ = of_gauss_newton(model_of(LABELS, "categorical", (3,)), point)
+    np.testing.assert_allclose(found, expected + np.eye(17) / SCALE**2, atol=1e-6)
+
+
+@pytest.mark.parametrize("targets", [1, 2])
+def test_gauss_newton_of_numbers_is_that_of_least_squares(targets):
+    """Of rectified units too, at a place where no row is at a kink."""
+    size = 9 + 4 * targets
+    target = np.column_stack([NUMBERS, -NUMBERS])[:, :targets]
+    names = ("y1", "y2") if targets > 1 else ()
+    rows = Rows(X, target if names else NUMBERS, ("x1", "x2"), (), target_names=names)
+    network, likelihood = Dense(hidden=(3,), activation="relu"), Numbers(sd=NOISE)
+    model = build_model(network, Normal(), Fixed(scale=SCALE), likelihood, rows)
+    point = np.random.default_rng(4).standard_normal(size)
+
+    found, layout = of_gauss_newton(model, point)
+
+    def outputs(vector):
+        parts = {slot.name: slot.of(vector) for slot in layout.slots}
+        hidden = np.maximum(X @ parts["weight_1"] + parts["bias_1"], 0)
+        return hidden @ parts["weight_2"] + parts["bias_2"]
+
+    jacobian = jacobian_of(outputs, point).reshape(-1, size) / NOISE
+    expected = jacobian.T @ jacobian + np.eye(size) / SCALE**2
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("likelihood", ["bernoulli", "categorical", Numbers(sd=NOISE)])
+def test_without_hidden_units_it_is_the_curvature(likelihood):
+    target = NUMBERS if isinstance(likelihood, Numbers) else LABELS
+    models = (model_of(target, likelihood) for _ in range(2))
+    full, other = (
+        fitted(model, curvature=curvature)
+        for model, curvature in zip(models, ("full", "gauss_newton"), strict=True)
+    )
+    assert other.elbo == pytest.approx(full.elbo, abs=1e-6)
+    np.testing.assert_allclose(
+        other.sources[0].parameters["root"], full.sources[0].parameters["root"], atol=1e-6
+    )
+
+
+def rectified():
+    rows = Rows(X, NUMBERS, ("x1", "x2"), ())
+    network = Dense(hidden=(8,), activation="relu")
+    return build_model(network, Normal(), Fixed(scale=SCALE), Numbers(sd=NOISE), rows)
+
+
+def test_rectified_units_have_a_mode_at_kinks():
+    with pytest.raises(ValueError, match="every restart diverged: no mode with a positive"):
+        fitted(rectified(), steps=4000)
+    approx = fitted(rectified(), steps=4000, curvature="gauss_newton")
+    assert (approx.status, approx.reason) == ("converged", laplace.AT_KINKS)
+    with pytest.raises(ValueError, match=f"every restart diverged: {laplace.NOT_ARRIVED}"):
+        fitted(rectified(), steps=30, curvature="gauss_newton")
+
+
+def test_curvature_is_of_the_guide_laplace():
+    with pytest.raises(ValueError, match="must have `guide` laplace with `curvature` gauss_newton"):
+        Inference(curvature="gauss_newton")
 
 
 def test_root_of_inverse():
