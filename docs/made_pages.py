@@ -40,6 +40,7 @@ FIGURES = {
     "network": "A network: means and standard deviations of its weights",
     "points": "The rows",
     "reliability": "Reliability: predicted probabilities against frequencies",
+    "uncertainty-parts": "Total uncertainty, and its aleatoric and epistemic parts",
     "curves": "A regression: the mean, and bands of the function and of new observations",
     "predicted-observed": "Predicted against observed values of the test rows",
     "pit": "Probability integral transform: are predicted distributions calibrated?",

@@ -68,7 +68,7 @@ TAKEN = {
             *("gallery", "grid", "last_layer", "least_confident", "letters", "map", "maps"),
             *("network", "ood", "ood_examples", "pit", "points", "posterior"),
             *("predicted_observed", "reliability", "repair_ladder", "risk_coverage", "samples"),
-            *("scales", "training", "uncertainty", "weights"),
+            *("scales", "training", "uncertainty", "uncertainty_parts", "weights"),
         }
     ),
     TABLE: frozenset(

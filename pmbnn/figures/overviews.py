@@ -45,6 +45,7 @@ from pmbnn.figures.regression import (
     plot_predicted_observed,
 )
 from pmbnn.figures.training import plot_training
+from pmbnn.figures.uncertainty_parts import plot_uncertainty_parts
 from pmbnn.figures.weights import (
     comparable_rows,
     plot_last_layer,
@@ -156,6 +157,12 @@ OF_DENSITIES = (
         arrays="mean|target|total_interval",
     ),
     CellFigure("pit", plot_pit, ((TEST, "pit"),), arrays="pit"),
+    CellFigure(
+        "uncertainty-parts",
+        plot_uncertainty_parts,
+        ((TEST, "total_sd"), (TEST, "epistemic_sd")),
+        ("predictions", "curve_1", "curve_2", "curve_3", "constant_data", "observed_data"),
+    ),
 )
 """In the order in which a page shows them."""
 
@@ -176,6 +183,13 @@ OF_CLASS_PROBABILITIES = (
         arrays="probability|sd|label",
     ),
     CellFigure("risk-coverage", plot_risk_coverage, IMAGES),
+    CellFigure(
+        "uncertainty-parts",
+        plot_uncertainty_parts,
+        ((TEST, "entropy"), (TEST, "mutual_information")),
+        ("predictions",),
+        arrays="entropy|mutual_information|probability|sd",
+    ),
     CellFigure("ood", plot_ood, ((TEST, "sd"), ("ood_*", "sd")), VALIDATION),
     CellFigure(
         "ood-examples", plot_ood_examples, ((TEST, "sd"), ("ood_*", "example_image")), VALIDATION

@@ -59,6 +59,7 @@ def test_image_data_get_tables_and_the_best_cell(made, tmp_path):
         "digits-mnist-least-confident.png",
         "digits-mnist-reliability.png",
         "digits-mnist-risk-coverage.png",
+        "digits-mnist-uncertainty-parts.png",
     ]
 
 

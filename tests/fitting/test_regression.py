@@ -182,7 +182,7 @@ def test_a_cell_is_restored(cell):
 
 def test_figures_are_drawn(finished, cell):
     _, _, figures = finished
-    kinds = ("curves", "predicted-observed", "pit")
+    kinds = ("curves", "predicted-observed", "pit", "uncertainty-parts")
     assert [path.name for path in figures] == [
         *(f"bayesian-sine-noise-1-{kind}.png" for kind in kinds),
         *(f"deterministic-sine-noise-1-{kind}.png" for kind in kinds),
