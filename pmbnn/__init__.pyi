@@ -55,6 +55,7 @@ from .models.priors import Horseshoe as Horseshoe
 from .models.priors import Hyperprior as Hyperprior
 from .models.priors import InverseGamma as InverseGamma
 from .models.priors import Laplace as Laplace
+from .models.priors import Match as Match
 from .models.priors import Normal as Normal
 from .models.priors import Prior as Prior
 from .models.priors import ScaleMixture as ScaleMixture

@@ -23,7 +23,7 @@ from pmbnn.experiment.plan import group_key, settings_digest, width
 from pmbnn.fitting.job import load_dataset, raise_fault
 from pmbnn.fitting.programs import GroupPrograms, graph_model
 from pmbnn.fitting.sampling import sample_job
-from pmbnn.fitting.select import best_restart
+from pmbnn.fitting.select import best_restart, candidates_of
 from pmbnn.inference.engines import ENGINES
 from pmbnn.inference.guides import Guide
 from pmbnn.inference.result import Fit, PrngKeys, Replica, derive_keys
@@ -136,7 +136,7 @@ class Calibration:
     Attributes
     ----------
     cell
-        The cell that is calibrated.
+        The cell that is calibrated, with the numbers of scales that are matched.
     rows
         The training rows as they were observed.
     inputs
@@ -147,10 +147,11 @@ class Calibration:
 
     def __init__(self, task: "CalibrationTask", dataset: Dataset, programs: GroupPrograms) -> None:
         self.task, self.dataset, self.programs = task, dataset, programs
-        self.cell, self.rows = task.cell, dataset.training
+        self.rows = dataset.training
+        self.cell = replace(task.cell, hyperprior=candidates_of(task.cell, self.rows)[0])
         self.inputs = fixed_inputs(np.asarray(self.rows.x, np.float64))
         self.predictor: Predictor = programs.predictor(self.cell, self.rows, "float64")
-        self._digest = settings_digest(self.cell)
+        self._digest = settings_digest(task.cell)
 
     def keys(self, name: str) -> PrngKeys:
         """PRNG keys of one purpose, as ``truth/<simulation>``."""
@@ -182,7 +183,7 @@ class Calibration:
         Checking Conditional on Data.
         """
         cell, programs = self.task.sampled, self.programs
-        if cell is not self.cell:
+        if cell is not self.task.cell:
             programs = programs.other(group_key(cell), width(cell))
         (sampled,) = sample_job([cell], {cell.dataset: self.dataset}, programs)
         samples = sampled.samples

@@ -30,7 +30,6 @@ from pmbnn.compare.over_data import FILE as OVER_DATA_FILE
 from pmbnn.compare.over_data import over_data_table
 from pmbnn.compare.scores import NLL_METRICS
 from pmbnn.core.numbers import difference_text
-from pmbnn.core.spec import Tune
 from pmbnn.experiment.cells import Cell, Contrast, Contrasts
 from pmbnn.experiment.contrasts import AmbiguousError, pairs, stored_contrasts
 from pmbnn.models.priors import Hyperprior, Prior
@@ -186,7 +185,7 @@ def pair_table(records: Sequence[CellRecord], contrasts: Contrasts) -> pd.DataFr
 
 def learned_less_fixed(records: Iterable[CellRecord]) -> Iterator[Contrast]:
     """Contrasts of every learned scale with every fixed one of the same prior."""
-    scales: dict[Prior, dict[Hyperprior, float | Tune | None]] = {}
+    scales: dict[Prior, dict[Hyperprior, object]] = {}
     for cell in (record.cell for record in records):
         scales.setdefault(cell.prior, {}).update(
             {cell.hyperprior: cell.scale} if cell.has_scale else {}

@@ -22,7 +22,6 @@ import xarray as xr
 from pmbnn.core.stages import stage
 from pmbnn.data.arrays import Dataset, Rows
 from pmbnn.data.base import DataError, DatasetSpec
-from pmbnn.models.priors import Fixed
 from pmbnn.results.names import posterior_row
 from pmbnn.results.reading import load_arrays, scale_draws
 from pmbnn.results.record import CellRecord
@@ -140,9 +139,7 @@ def cell_sensitivity(
     shape, draws = values.shape[:2], values.reshape(-1, values.shape[-1]).astype(np.float64)
     if len(draws) < LEAST_DRAWS or not _is_supported(specs, dataset):
         return pd.DataFrame()
-    hyperprior = specs["hyperprior"].candidates[0]
-    if isinstance(hyperprior, Fixed):
-        hyperprior = Fixed(scale=record.results["scale"])
+    hyperprior = record.fitted_hyperprior(specs["hyperprior"])
     used = _programs(specs, hyperprior, dataset.training, {} if programs is None else programs)
     data = model_data(hyperprior, dataset.training, specs["likelihood"])
     test = data | {"x": dataset.x_test, "target": dataset.y_test}

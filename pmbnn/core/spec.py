@@ -295,11 +295,12 @@ def plain(value: Any) -> Any:
 def _part(annotation: object, value: Any, place: str) -> Any:
     """A value of a field, with specifications in place of their names and mappings."""
     value, classes = plain(value), specification_classes(annotation)
-    if isinstance(value, Mapping) and len(classes) == 1 and not are_kinds(classes):
+    if isinstance(value, Mapping) and classes and not are_kinds(classes):
         # In records, what does not expand stands without its name.
-        if value.keys() <= classes[0].model_fields.keys():
-            return validated(classes[0], value, {}, place)
-        return only_part(classes[0], value, place)
+        for cls in classes:
+            if value.keys() <= cls.model_fields.keys():
+                return validated(cls, value, {}, place)
+        return only_part(classes, value, place)
     if isinstance(value, str | Mapping) and are_kinds(classes):
         # A base class stands for all classes registered under it, which its field validates.
         whole = all(isinstance(cls.model_fields["kind"].default, str) for cls in classes)
@@ -314,15 +315,23 @@ def _part(annotation: object, value: Any, place: str) -> Any:
     return value
 
 
-def only_part[S: Specification](cls: type[S], value: Mapping[str, Any], place: str) -> S:
-    """Specification of the only class that a place allows; one that does not expand is named."""
-    if cls.expands:
-        return validated(cls, value, {}, place)
-    key = cls.__name__.lower()
-    check_keys(value, [key], place)
-    if not isinstance(value.get(key), Mapping):
-        raise must(within(place, key), "must be a mapping", value.get(key))
-    return validated(cls, value[key], {}, within(place, key))
+def only_part(
+    classes: Sequence[type[Specification]], value: Mapping[str, Any], place: str
+) -> Specification:
+    """Specification in a place without kinds.
+
+    It is of the only class; or, of classes that do not expand, of that which the only key names.
+    """
+    if classes[0].expands:
+        return validated(classes[0], value, {}, place)
+    named_classes = {cls.__name__.lower(): cls for cls in classes}
+    check_keys(value, [*named_classes], place)
+    if len(value) != 1:
+        raise must(place, f"must have one of the keys {', '.join(sorted(named_classes))}", value)
+    ((key, settings),) = value.items()
+    if not isinstance(settings, Mapping):
+        raise must(within(place, key), "must be a mapping", settings)
+    return validated(named_classes[key], settings, {}, within(place, key))
 
 
 def union_parts(annotation: object) -> list[object]:
@@ -342,7 +351,7 @@ def specification_classes(annotation: object) -> list[type[Specification]]:
 
 def are_kinds(classes: Sequence[type[Specification]]) -> bool:
     """Whether a name or a ``kind`` tells which of the classes is meant."""
-    return len(classes) > 1 or any("kind" in cls.model_fields for cls in classes)
+    return any("kind" in cls.model_fields for cls in classes)
 
 
 METRICS: dict[str, dict[str, Callable[[Any, Any], float]]] = {}

@@ -186,7 +186,7 @@ def _field_axis(annotation: object, value: object, place: str) -> list[Placed]:
     if not spec.expands:
         # ``{tune: {...}}`` is the class of that name, its lists no axes.
         return [
-            (where, only_part(spec, entry, where) if isinstance(entry, dict) else entry)
+            (where, only_part(specs, entry, where) if isinstance(entry, dict) else _tuples(entry))
             for where, entry in axis(value, place)
         ]
     return [

@@ -21,7 +21,7 @@ from pmbnn.inference.samplers.settings import SAMPLING, Sampling
 from pmbnn.inference.settings import DEFAULT_STEPS, POINT_GUIDES, Inference
 from pmbnn.models.likelihoods import LIKELIHOODS, Categorical, Likelihood
 from pmbnn.models.networks import NETWORKS, MaxPool, Network
-from pmbnn.models.priors import HYPERPRIORS, PRIORS, Hyperprior, Prior, StudentT
+from pmbnn.models.priors import HYPERPRIORS, PRIORS, Hyperprior, Match, Prior, StudentT
 from pmbnn.prediction.settings import Predict
 
 if TYPE_CHECKING:
@@ -111,8 +111,11 @@ class Cell(Summarised):
         return weight != 1 or scaling != "sum" or self.temperature != 1
 
     @property
-    def scale(self) -> float | Tune | None:
-        """Fixed scale of the prior or its candidates; None where it is learned or there is none."""
+    def scale(self) -> float | tuple[float, ...] | Tune | Match | None:
+        """Fixed scale of the prior; None where it is learned or there is none.
+
+        Or those of the layers, its candidates, or the process that it is matched to.
+        """
         return getattr(self.hyperprior, "scale", None)
 
     @property
@@ -426,6 +429,8 @@ def _field_label(name: str, value: object) -> str:
         return f"{name}{'_' if name[-1].isdigit() else ''}{number_label(value)}"
     if isinstance(value, tuple):
         return "-".join(map(_entry_label, value)) or "linear"
+    if isinstance(value, Match):
+        return f"matched-{spec_label(value)}".removesuffix("-")
     if isinstance(value, Specification) and not isinstance(value, Tune):
         return f"{name}-{spec_label(value)}"
     if isinstance(value, Tune):

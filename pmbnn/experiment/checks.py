@@ -20,6 +20,7 @@ from pmbnn.inference.settings import (
     Inference,
 )
 from pmbnn.models.likelihoods import LIKELIHOODS, Likelihood, NumberLikelihood
+from pmbnn.models.matching import why_not_scaled
 from pmbnn.models.networks import Parameter, ShapeError
 from pmbnn.models.priors import Fixed, Hyperprior, Prior, Tune
 from pmbnn.models.smooth import why_not_smooth
@@ -54,6 +55,7 @@ def check_sections(choices: Choices, pairs: Pairs) -> None:
     _check_improper(fitted, pairs)
     _check_batches(choices["dataset"], fitted)
     _check_shapes(choices["dataset"], choices["network"])
+    _check_scales(choices["dataset"], choices["network"], pairs)
     _check_likelihoods(choices["dataset"], choices["likelihood"])
     _check_points(choices)
     _check_laplace(choices, fitted, pairs)
@@ -136,6 +138,16 @@ def _check_shapes(datasets: list[Choice], networks: list[Choice]) -> None:
         except ShapeError as error:
             place = network.place_of(error.field) if error.field else network.place
             raise ConfigError(f"{error.at(place)}, on data set `{dataset.place}`.") from None
+
+
+def _check_scales(datasets: list[Choice], networks: list[Choice], pairs: Pairs) -> None:
+    """A list of scales has one for each layer; scales are matched where that can be done."""
+    shapes = dict.fromkeys(dataset.spec.input_shape for dataset in datasets)
+    for shape, network, (prior, hyperprior) in product(shapes, networks, pairs):
+        rule = why_not_scaled(hyperprior.spec, prior.spec, network.spec, shape)
+        if rule is not None:
+            place = hyperprior.place_of("scale")
+            raise ConfigError(f"`{place}` {rule} (`{network.place}`).")
 
 
 def _check_guides(choices: Choices, inferences: list[Choice], pairs: Pairs) -> None:

@@ -15,6 +15,7 @@ from pmbnn.core.spec import Specification
 from pmbnn.experiment.axes import check_names
 from pmbnn.experiment.cells import MARGIN, SOURCES, Cell, Contrast, Contrasts, Selection
 from pmbnn.experiment.yaml_file import read_yaml
+from pmbnn.models.hyperpriors import Match
 
 SECTIONS = ("dataset", "network", "prior", "hyperprior")
 """Sections that a selection may name."""
@@ -127,7 +128,15 @@ def _field(spec: Specification, name: str) -> object:
 
 
 def _is(value: object, wanted: object) -> bool:
-    """Whether a setting is that of a file; ``tune`` stands for every tuned value."""
+    """Whether a setting is that of a file.
+
+    ``tune`` stands for every tuned value, ``match`` for every matched one.
+    """
+    if isinstance(value, Mapping) and value.keys() == Match.model_fields.keys():
+        wanted = wanted.get("match") if isinstance(wanted, Mapping) else wanted
+        if isinstance(wanted, Mapping):
+            return all(name in value and _is(value[name], v) for name, v in wanted.items())
+        return wanted == "match"
     if isinstance(value, Mapping) and "log" in value:
         if wanted == "tune":
             return True

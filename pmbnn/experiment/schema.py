@@ -197,11 +197,16 @@ def _of_field(annotation: object, plain: Schema, definitions: dict[str, Schema])
     ]
     if are_kinds(specs):
         scalars += _of_kinds(classes_by_kind(specs), definitions)
-    for spec in () if are_kinds(specs) else specs:
-        reference = _reference(spec, None, definitions)
-        key = spec.__name__.lower()
-        part = _mapping({key: reference | {"description": summary(spec)}}, [key])
-        scalars.append({"type": "object"} | reference if spec.expands else part)
+    elif specs and specs[0].expands:
+        scalars.append({"type": "object"} | _reference(specs[0], None, definitions))
+    elif specs:
+        keys = {
+            spec.__name__.lower(): _reference(spec, None, definitions)
+            | {"description": summary(spec)}
+            for spec in specs
+        }
+        one = {"minProperties": 1, "maxProperties": 1}
+        scalars.append(_mapping(keys, keys) if len(keys) == 1 else _mapping(keys) | one)
     # A list is a value of its own among others of an axis only.
     alone = [scalar for scalar in scalars if scalar.get("type") != "array"]
     return _axis(_one_of(alone), _one_of(scalars))

@@ -209,8 +209,14 @@ def _draw_weight(axes: Axes, combinations: Combinations, row: int, column: int) 
 
 
 def fixed_scales(hyperprior: Hyperprior) -> list[float]:
-    """Scales that a fixed one stands for: one, or its candidates; none if it is learned."""
-    return list(hyperprior.scales) if isinstance(hyperprior, Fixed) else []
+    """Scales that a fixed one stands for: one, those of its layers, or its candidates.
+
+    There are none if it is learned, or matched on the data.
+    """
+    if not isinstance(hyperprior, Fixed):
+        return []
+    of_layers = hyperprior.scale if isinstance(hyperprior.scale, tuple) else ()
+    return list(hyperprior.scales or dict.fromkeys(of_layers))
 
 
 def log_scale_density(hyperprior: Hyperprior, scale: np.ndarray) -> np.ndarray | None:

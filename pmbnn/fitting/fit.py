@@ -21,6 +21,7 @@ from pmbnn.fitting.programs import GroupPrograms
 from pmbnn.fitting.select import (
     Selection,
     best_restart,
+    candidates_of,
     restart_weights,
     search_learning_rate,
     select_scale,
@@ -32,6 +33,7 @@ from pmbnn.inference.optimum import with_distance
 from pmbnn.inference.result import Fit, Replica, derive_keys
 from pmbnn.inference.samplers.chains import Samples
 from pmbnn.models.build import model_data
+from pmbnn.models.matching import ScaleMatch, match_of
 from pmbnn.models.priors import Hyperprior
 from pmbnn.prediction.class_probabilities import Predictive, Weights
 from pmbnn.prediction.draws import DrawSource, GuideDraws
@@ -49,7 +51,8 @@ class InferredCell(Summarised):
     Attributes
     ----------
     hyperprior
-        Hyperprior of the model: the chosen one where a scale was tuned.
+        Hyperprior of the model: the chosen one where a scale was tuned, with the numbers of one
+        that was matched.
     data
         Values of the model's data variables.
     sources
@@ -69,6 +72,8 @@ class InferredCell(Summarised):
         The search for a learning rate, where there was one.
     samples
         The chains of a sampler, with their verdict; None of fits.
+    match
+        How scales were matched to a Gaussian process, where they were.
     """
 
     cell: Cell
@@ -82,6 +87,7 @@ class InferredCell(Summarised):
     selection: Selection | None = None
     search: LearningRateSearch | None = None
     samples: Samples | None = None
+    match: ScaleMatch | None = None
 
     @property
     def mixtures(self) -> dict[str, Weights]:
@@ -258,8 +264,8 @@ def fit_job(
     if most is not None:
         selections = _select(cells, training, context)
     chosen = [
-        cell.hyperprior.candidates[selection.candidate if selection else 0]
-        for cell, selection in zip(cells, selections, strict=True)
+        candidates_of(cell, rows)[selection.candidate if selection else 0]
+        for cell, rows, selection in zip(cells, training, selections, strict=True)
     ]
     named = [
         {f"fit/{restart}": hyperprior for restart in range(cell.inference.restarts)}
@@ -313,6 +319,7 @@ def _fitted(cell, hyperprior, rows, fits, selection, context, seconds) -> Inferr
         fits=tuple(fits),
         selection=selection,
         search=context.search,
+        match=match_of(cell.hyperprior, cell.prior, cell.network, rows),
     )
 
 
@@ -321,7 +328,7 @@ def _search(
     cell: Cell, rows: Rows, programs: GroupPrograms, most: int | None
 ) -> LearningRateSearch:
     """Search the group's learning rate on the rows of its first cell."""
-    data = model_data(cell.hyperprior.candidates[0], rows, cell.likelihood)
+    data = model_data(candidates_of(cell, rows)[0], rows, cell.likelihood)
     name = settings_digest(cell)
 
     def replica(rate: float, number: int, repeat: int) -> Replica:
@@ -345,13 +352,14 @@ def _select(
         rows.split(share, random_seed=cell.inference.seed)
         for cell, rows in zip(cells, training, strict=True)
     ]
+    candidates = [candidates_of(cell, rows) for cell, rows in zip(cells, training, strict=True)]
     named = [
         {
             f"choose/{i}/{restart}": hyperprior
-            for i, hyperprior in enumerate(cell.hyperprior.candidates)
+            for i, hyperprior in enumerate(hyperpriors)
             for restart in range(cell.inference.restarts)
         }
-        for cell in cells
+        for cell, hyperpriors in zip(cells, candidates, strict=True)
     ]
     training = [kept for kept, _ in parts]
     predictor = context.programs.predictor(cells[0], training[0])
@@ -359,8 +367,8 @@ def _select(
     held_out = [(rows.x, rows.y) for _, rows in parts]
     fits = _fit(cells, training, named, held_out, "choose", context)
     return [
-        select_scale(cell, cell_fits, guide, *part, predictor)
-        for cell, cell_fits, part in zip(cells, fits, parts, strict=True)
+        select_scale(cell, cell_fits, guide, hyperpriors, *part, predictor)
+        for cell, cell_fits, hyperpriors, part in zip(cells, fits, candidates, parts, strict=True)
     ]
 
 

@@ -21,7 +21,6 @@ from pmbnn.fitting.sampling import sample_job
 from pmbnn.fitting.select import Selection
 from pmbnn.fitting.trace import build_trace
 from pmbnn.inference.convergence import final_mean
-from pmbnn.models.priors import Fixed
 from pmbnn.results.present import fault_of
 from pmbnn.results.record import CellRecord, Restart, Sampling, ScaleSelection
 from pmbnn.results.store import Results, Writer, trace_writer
@@ -214,12 +213,13 @@ def _evaluate(
         evaluation = evaluate(fitted, dataset, predictor)
         log_scale = dataset.target_standardisation.log_scale
         importance = importance_results(fitted, predictor, log_scale)
-    hyperprior, selection = fitted.hyperprior, fitted.selection
+    scale, selection = getattr(fitted.hyperprior, "scale", None), fitted.selection
     results = {
         **evaluation.results,
         **importance,
         **_convergence(fitted),
-        "scale": hyperprior.scale if isinstance(hyperprior, Fixed) else None,
+        "scale": scale if isinstance(scale, int | float) else None,
+        **({} if fitted.match is None else fitted.match.numbers),
         # The choice was made by scores of targets as they were fitted: all differ by one constant.
         "validation_nll": None if selection is None else float(selection.scores.min()) + log_scale,
     }

@@ -13,6 +13,7 @@ from pmbnn.inference.flat import ModelGraphs, model_graphs
 from pmbnn.inference.log_density import LogDensity, build_log_density
 from pmbnn.inference.samplers.run import build_sampler
 from pmbnn.models.build import build_model
+from pmbnn.models.matching import any_scales
 from pmbnn.prediction.predictor import Predictor, tempering
 from pmbnn.results.record import LearningRateSearch
 
@@ -109,5 +110,5 @@ class GroupPrograms:
 
 def graph_model(cell: Cell, rows: Rows) -> pm.Model:
     """A cell's model on one row, for its graph: the data of a fit are handed in separately."""
-    hyperprior = cell.hyperprior.candidates[0]
+    hyperprior = any_scales(cell.hyperprior.candidates[0], cell.network, rows.input_shape)
     return build_model(cell.network, cell.prior, hyperprior, cell.likelihood, rows.take([0]))

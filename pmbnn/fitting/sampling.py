@@ -5,6 +5,7 @@ No test row is seen here. A scale that is to be tuned is tuned by this sampler, 
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +16,12 @@ from pmbnn.experiment.cells import Cell
 from pmbnn.experiment.plan import settings_digest
 from pmbnn.fitting.fit import InferredCell
 from pmbnn.fitting.programs import GroupPrograms
-from pmbnn.fitting.select import Selection, candidate_scales
+from pmbnn.fitting.select import Selection, candidate_scales, candidates_of
 from pmbnn.inference.groups import Checkpoints
 from pmbnn.inference.samplers.chains import Samples
 from pmbnn.inference.samplers.run import sample_posterior
 from pmbnn.models.build import model_data
+from pmbnn.models.matching import match_of
 from pmbnn.models.priors import Hyperprior
 from pmbnn.prediction.draws import KeptDraws
 from pmbnn.prediction.leave_one_out import stacking_weights
@@ -72,12 +74,13 @@ def _sampled(
     selection = None
     if len(cell.hyperprior.candidates) > 1:
         selection = _select(cell, rows, programs, checkpoints)
-    hyperprior = cell.hyperprior.candidates[selection.candidate if selection else 0]
+    hyperprior = candidates_of(cell, rows)[selection.candidate if selection else 0]
     gaps = across_gaps(cell, dataset)
     samples = _sample(cell, rows, hyperprior, "sample", programs, checkpoints, *gaps)
     data = model_data(hyperprior, rows, cell.likelihood)
     predictor, seconds = programs.predictor(cell, rows), time.monotonic() - start
-    return sampled_cell(cell, hyperprior, data, samples, selection, seconds, predictor)
+    sampled = sampled_cell(cell, hyperprior, data, samples, selection, seconds, predictor)
+    return replace(sampled, match=match_of(cell.hyperprior, cell.prior, cell.network, rows))
 
 
 def sampled_cell(
@@ -116,7 +119,7 @@ def _select(
     cell: Cell, rows: Rows, programs: GroupPrograms, checkpoints: Checkpoints | None
 ) -> Selection:
     """Scores of every candidate scale on held-out training rows."""
-    candidates, settings = cell.hyperprior.candidates, cell.inference
+    candidates, settings = candidates_of(cell, rows), cell.inference
     kept, held_out = rows.split(settings.validation, random_seed=settings.seed)
     predictor, nll = programs.predictor(cell, kept), []
     for number, hyperprior in enumerate(candidates):
@@ -129,7 +132,7 @@ def _select(
         data = model_data(hyperprior, kept, cell.likelihood)
         nll.append(predictor.nll(source, data, held_out, draws))
     chosen = np.zeros(len(candidates), dtype=int)
-    return Selection(candidate_scales(cell), np.array(nll)[:, None], chosen)
+    return Selection(candidate_scales(candidates), np.array(nll)[:, None], chosen)
 
 
 def across_gaps(cell: Cell, dataset: Dataset) -> list[np.ndarray]:

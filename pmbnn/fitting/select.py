@@ -14,7 +14,8 @@ from pmbnn.inference.advi import Program
 from pmbnn.inference.guides import Guide
 from pmbnn.inference.result import Fit, Replica
 from pmbnn.models.build import model_data
-from pmbnn.models.priors import Fixed
+from pmbnn.models.matching import matched
+from pmbnn.models.priors import Hyperprior
 from pmbnn.prediction.draws import GuideDraws
 from pmbnn.prediction.leave_one_out import stacking_weights
 from pmbnn.prediction.predictor import Predictor
@@ -96,6 +97,7 @@ def select_scale(
     cell: Cell,
     fits: Sequence[Fit],
     guide: Guide,
+    candidates: Sequence[Hyperprior],
     kept: Rows,
     held_out: Rows,
     predictor: Predictor,
@@ -104,10 +106,12 @@ def select_scale(
 
     Parameters
     ----------
+    candidates
+        What the cell chooses from; see `candidates_of`.
     fits, guide
         Fits to the rows `kept`, the restarts of one candidate after the other; their guide.
     """
-    candidates, restarts = cell.hyperprior.candidates, cell.inference.restarts
+    restarts = cell.inference.restarts
     nll = np.full((len(candidates), restarts), np.nan)
     chosen = np.zeros(len(candidates), dtype=int)
     for i, hyperprior in enumerate(candidates):
@@ -118,13 +122,25 @@ def select_scale(
             nll[i, restart] = predictor.nll(source, data, held_out, cell.predict.draws)
         if np.isfinite(nll[i]).any():
             chosen[i] = np.nanargmin(nll[i])
-    return Selection(candidate_scales(cell), nll, chosen)
+    return Selection(candidate_scales(candidates), nll, chosen)
 
 
-def candidate_scales(cell: Cell) -> np.ndarray:
-    """Candidate scales of a cell, ``(candidate,)``; not a number of one that is learned."""
+def candidates_of(cell: Cell, rows: Rows) -> tuple[Hyperprior, ...]:
+    """What a cell chooses from, with numbers in the place of scales that are to be matched.
+
+    Parameters
+    ----------
+    rows
+        All training rows, whose inputs decide matched scales.
+    """
     candidates = cell.hyperprior.candidates
-    return np.array([h.scale if isinstance(h, Fixed) else None for h in candidates], dtype=float)
+    return tuple(matched(h, cell.prior, cell.network, rows) for h in candidates)
+
+
+def candidate_scales(candidates: Sequence[Hyperprior]) -> np.ndarray:
+    """Common scales of candidates, ``(candidate,)``; not a number without one."""
+    scales = [getattr(hyperprior, "scale", None) for hyperprior in candidates]
+    return np.array([s if isinstance(s, int | float) else None for s in scales], dtype=float)
 
 
 def scored_restarts(fits: Sequence[Fit]) -> list[int]:

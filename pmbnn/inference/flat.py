@@ -11,7 +11,6 @@ import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
-from pymc.distributions.continuous import Flat, HalfFlat
 from pymc.distributions.distribution import PartialObservedRV
 from pymc.logprob.transforms import Transform
 from pymc.variational.minibatch_rv import MinibatchRandomVariable
@@ -27,6 +26,7 @@ from pytensor.tensor.random.type import RandomType
 from pmbnn.core.display import Summarised
 from pmbnn.inference.observed import check_labels, elementwise_logp, number_of_classes, uncast
 from pmbnn.models.point import PointRV
+from pmbnn.models.prior_draws import IMPROPER
 
 # Places of the free variables in the flat vector
 
@@ -108,8 +108,6 @@ FOR_MINIBATCHES = (
 
 INTEGERS = ("int", "uint", "bool")
 """Starts of the dtype names of discrete variables."""
-
-IMPROPER = (type(Flat.rv_op), type(HalfFlat.rv_op))
 
 
 @dataclass(frozen=True)

@@ -15,16 +15,10 @@ from pmbnn.models.likelihoods import (
     Likelihood,
     NumberLikelihood,
 )
+from pmbnn.models.matching import matched, why_not_scaled
 from pmbnn.models.networks import NETWORKS, Dense, Network, Parameter
-from pmbnn.models.priors import (
-    HYPERPRIORS,
-    PRIORS,
-    STANDARD,
-    Fixed,
-    Hierarchical,
-    Hyperprior,
-    Prior,
-)
+from pmbnn.models.priors import HYPERPRIORS, PRIORS, Fixed, Hierarchical, Hyperprior, Prior
+from pmbnn.models.weights import declare_weights
 
 if TYPE_CHECKING:
     import numpy as np
@@ -73,14 +67,16 @@ def build_model(
     observed variable is ``y``. The docstring of a prior names the variables that it adds. Free
     variables that end in ``_z`` are standard draws, from which a deterministic variable is made.
     Inputs ``x``, targets ``target`` and every constant of the priors and of the likelihood are
-    ``pm.Data``. With several targets, variables with one value per target have the dim
+    ``pm.Data``. Scales to be matched to a Gaussian process are matched at the inputs of these rows,
+    and are then constants. With several targets, variables with one value per target have the dim
     ``target_name``.
 
     Raises
     ------
     ValueError
         If a prior without a scale is given a hyperprior, or a prior that is always non-centred a
-        centred one; if the likelihood does not fit the targets; if a layer of the network does
+        centred one; if there is not one scale for each layer, or scales cannot be matched; if the
+        likelihood does not fit the targets; if a layer of the network does
         not fit the rows (`ShapeError`).
     """
     import pymc as pm
@@ -96,6 +92,8 @@ def build_model(
     _check_likelihood(likelihood, dataset)
     if not prior.has_scale:
         hyperprior = Fixed(scale=None)
+    _check_scales(hyperprior, prior, network, dataset)
+    hyperprior = matched(hyperprior, prior, network, dataset)
     n_outputs = likelihood.n_outputs(dataset.n_classes, dataset.n_targets)
     parameters = network.parameters(dataset.input_shape, n_outputs)
     # The model itself is double precision whatever the user's default: it is cast where JAX
@@ -105,7 +103,7 @@ def build_model(
         pm.Model(coords=_coords(parameters, dataset, likelihood)) as model,
     ):
         data = _declare_data(model_data(hyperprior, dataset, likelihood))
-        values = _weights(parameters, prior, hyperprior, data)
+        values = declare_weights(parameters, prior, hyperprior, data)
         outputs = network.forward(data["x"], values, dataset.input_shape)
         likelihood.observe(OBSERVED, outputs, data)
     # One row is enough for shapes and names; the model itself holds all rows.
@@ -224,6 +222,13 @@ def _check_pair(prior: Prior, hyperprior: Hyperprior) -> None:
         )
 
 
+def _check_scales(hyperprior: Hyperprior, prior: Prior, network: Network, rows: Rows) -> None:
+    """Raise ValueError if scales of layers do not fit the network, or cannot be matched."""
+    rule = why_not_scaled(hyperprior, prior, network, rows.input_shape)
+    if rule is not None:
+        raise ValueError(f"`hyperprior.scale` {rule}.")
+
+
 def _check_likelihood(likelihood: Likelihood, rows: Rows) -> None:
     """Raise ValueError if the likelihood does not fit the targets of the rows."""
     if not likelihood.observes(rows.n_classes, rows.n_targets):
@@ -260,60 +265,3 @@ def _declare_data(values: Mapping[str, "np.ndarray"]) -> dict[str, "TensorVariab
     target_dims = ("observation", TARGET_NAME)[: values["target"].ndim]
     dims = {"x": ("observation", "feature"), "target": target_dims}
     return {name: pm.Data(name, value, dims=dims.get(name)) for name, value in values.items()}
-
-
-def _weights(parameters, prior, hyperprior, data) -> dict[str, "TensorVariable"]:
-    """Every weight and bias of the current model, by name."""
-    if isinstance(hyperprior, Fixed):
-        scales = {p.name: data.get("prior_scale", 1.0) for p in parameters}
-        centred = True
-    else:
-        scales, centred = _learned_scales(parameters, hyperprior, data), hyperprior.centred
-    shared = prior.shared()
-    units = {p.layer: p.dims[-1:] for p in parameters}
-    layers = {number: prior.of_layer(number, dims) for number, dims in units.items()}
-    return {
-        p.name: _weight(p, prior, scales[p.name], centred, shared, layers[p.layer])
-        for p in parameters
-    }
-
-
-def _weight(
-    parameter: Parameter,
-    prior: Prior,
-    scale: "TensorVariable | float",
-    centred: bool,
-    shared: Mapping[str, "TensorVariable"],
-    layer: Mapping[str, "TensorVariable"],
-) -> "TensorVariable":
-    """One weight matrix or bias vector of the current model: drawn, or scaled from draws."""
-    import numpy as np
-    import pymc as pm
-
-    name, dims = parameter.name, parameter.dims
-    if prior.bias_scale is not None and parameter.is_bias:
-        scale, centred = np.float64(prior.bias_scale), True
-    elif prior.fan_in:
-        scale = scale / parameter.fan_in**0.5
-    own = prior.own_scales(name, dims, scale, layer)
-    if own is not None:
-        scale = own
-    elif centred and prior.centrable:
-        return prior.variable(name, scale, dims, shared)
-    # PyTensor would keep Python's 1.0 in single precision, and take its logarithm there.
-    standard = prior.variable(name + STANDARD, np.float64(1.0), dims, shared)
-    return pm.Deterministic(name, scale * standard, dims=dims)
-
-
-def _learned_scales(
-    parameters: tuple[Parameter, ...], hyperprior: Hierarchical, data
-) -> dict[str, "TensorVariable"]:
-    """The scale of every parameter, by its name; parameters of a layer share theirs."""
-    scales: dict[str, TensorVariable] = {}
-    for parameter in parameters:
-        owner = "network" if hyperprior.per == "network" else f"layer_{parameter.layer}"
-        if owner not in scales:
-            dims = parameter.dims[-1:] if hyperprior.per == "unit" else ()
-            scales[owner] = hyperprior.learned(f"{owner}_scale", f"{owner}_variance", data, dims)
-        scales[parameter.name] = scales[owner]
-    return scales

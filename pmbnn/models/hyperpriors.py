@@ -41,34 +41,84 @@ class Hyperprior(Specification):
         return 0
 
 
+class Match(Specification):
+    """Scales of a prior for which functions look like draws of a Gaussian process.
+
+    Before anything is fitted, one scale a layer is chosen so that the network's outputs have the
+    distribution that the process says: at training inputs, and their increments between two of
+    them. Targets are not used. `pmbnn.models.matching` has the criterion.
+
+    Parameters
+    ----------
+    kernel
+        Covariance of the process: ``rbf``, the squared exponential; or a Matérn covariance of
+        order 1/2 (``matern12``, the exponential), 3/2 or 5/2.
+    lengthscale
+        Lengthscale of the kernel, in units of standardised inputs times the square root of their
+        number: at 1, moving every input by one standard deviation is moving by one lengthscale.
+    amplitude
+        Standard deviation of the process, in units of the network's outputs: standardised
+        targets, or logits.
+
+    References
+    ----------
+    Tran, Rossi, Milios and Filippone (2022), All You Need is a Good Functional Prior for Bayesian
+    Deep Learning.
+    """
+
+    expands: ClassVar[bool] = False
+    kernel: Literal["rbf", "matern12", "matern32", "matern52"] = "rbf"
+    lengthscale: Positive = 1.0
+    amplitude: Positive = 1.0
+
+
 class Fixed(Hyperprior):
-    """A constant scale: given, or chosen from candidates on held-out training rows.
+    """A constant scale: given, matched to a Gaussian process, or chosen on held-out training rows.
 
     Parameters
     ----------
     scale
-        Scale of the prior, in units of the weights; or candidates
-        ``{tune: {log: [low, high, count]}}``, of which each cell takes the one with the lowest NLL
-        on held-out training rows. The prior ``flat`` has none.
+        Scale of the prior, in units of the weights. A list of lists, ``[[1.0, 0.5]]``, has one for
+        each layer, shared by its weights and biases. ``{match: {kernel: rbf, lengthscale: 1,
+        amplitude: 1}}`` chooses such a list so that functions drawn from the prior look like those
+        of a Gaussian process. Of candidates ``{tune: {log: [low, high, count]}}`` each cell takes
+        the one with the lowest NLL on held-out training rows. The prior ``flat`` has none.
     """
 
     kind: Literal["fixed"] = "fixed"
-    scale: Positive | Tune | None = 1.0
+    scale: Positive | tuple[Positive, ...] | Tune | Match | None = 1.0
     _parameters: ClassVar[tuple[str, ...]] = ("scale",)
 
     @property
     def scales(self) -> tuple[float, ...]:
-        """The scales to choose from; one where the scale is given, none where there is none."""
+        """Scales of all layers to choose from: one where one is given.
+
+        None where each layer has its own, or there is none.
+        """
         if isinstance(self.scale, Tune):
             return self.scale.candidates
-        return () if self.scale is None else (self.scale,)
+        return (self.scale,) if isinstance(self.scale, int | float) else ()
+
+    @property
+    def is_per_layer(self) -> bool:
+        """Whether each layer has a scale of its own."""
+        return isinstance(self.scale, tuple | Match)
 
     @property
     def candidates(self) -> tuple[Hyperprior, ...]:  # noqa: D102
         return tuple(Fixed(scale=scale) for scale in self.scales) or (self,)
 
     @property
+    def structure(self) -> Mapping[str, object]:
+        """What decides the graph: whether layers share the scale."""
+        return {**super().structure, **({"per": "layer"} if self.is_per_layer else {})}
+
+    @property
     def constants(self) -> Mapping[str, float]:  # noqa: D102
+        if isinstance(self.scale, Match):
+            raise ValueError("scales that are to be matched have no values: call `matched` first.")
+        if isinstance(self.scale, tuple):
+            return {f"prior_scale_{i}": scale for i, scale in enumerate(self.scale, 1)}
         return {} if self.scale is None else {"prior_scale": self.scales[0]}
 
 
@@ -233,6 +283,7 @@ __all__ = [
     "Hierarchical",
     "Hyperprior",
     "InverseGamma",
+    "Match",
     "PointScale",
     "PyMCHyperprior",
 ]

@@ -19,6 +19,7 @@ from pmbnn.models.hyperpriors import (
     Hierarchical,
     Hyperprior,
     InverseGamma,
+    Match,
     PointScale,
     PyMCHyperprior,
 )
@@ -63,6 +64,11 @@ class Prior(Specification):
 
     If not, they are always the scale times the `variable` of scale 1.
     """
+
+    @property
+    def is_scale_family(self) -> bool:
+        """Whether weights are the scale times what they are at scale 1."""
+        return self.has_scale
 
     @model_validator(mode="after")
     def _biases_have_a_scale(self):
@@ -454,6 +460,11 @@ class Horseshoe(Prior):
     distribution: ClassVar[str] = "Normal"
     centrable: ClassVar[bool] = False
 
+    @property
+    def is_scale_family(self):
+        """Not with a slab, which the scale does not move."""
+        return self.slab_scale is None
+
     @model_validator(mode="after")
     def _degrees_are_of_a_slab(self):
         if self.slab_df != 4.0 and self.slab_scale is None:
@@ -566,6 +577,7 @@ __all__ = [
     "Hyperprior",
     "InverseGamma",
     "Laplace",
+    "Match",
     "MultivariateT",
     "Normal",
     "PointScale",

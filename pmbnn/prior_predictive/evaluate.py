@@ -8,11 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pymc as pm
-import pytensor
 import pytensor.tensor as pt
 import xarray as xr
 from pymc.pytensorf import collect_default_updates, reseed_rngs
-from pytensor.compile.mode import Mode
 
 from pmbnn.core.errors import must_be_one_of, reason_of
 from pmbnn.core.stages import stage
@@ -22,13 +20,13 @@ from pmbnn.experiment.cost import is_large
 from pmbnn.fitting.evaluation import map_points
 from pmbnn.fitting.job import load_dataset, raise_fault
 from pmbnn.fitting.trace import line_arrays, line_attributes, target_axes
-from pmbnn.inference.flat import IMPROPER
 from pmbnn.inference.xla.compile import jax_function, precision
 from pmbnn.models.build import build_model, model_data
 from pmbnn.models.layers import relative_slopes
 from pmbnn.models.likelihoods import Likelihood
+from pmbnn.models.matching import matched
 from pmbnn.models.networks import Network
-from pmbnn.models.point import PointRV
+from pmbnn.models.prior_draws import interpreted, prior_draws, stacked
 from pmbnn.models.priors import Fixed, Normal
 from pmbnn.prediction.chain_errors import jackknife_error, without_each
 from pmbnn.prediction.class_probabilities import ClassProbabilities
@@ -36,6 +34,7 @@ from pmbnn.prediction.density import LEVEL, Density, mixture
 from pmbnn.prediction.draws import unconstrained_draws
 from pmbnn.prediction.metrics import entropy
 from pmbnn.prediction.predictor import Predictor, spread_rows
+from pmbnn.prior_predictive.process import GROUP, match_functions
 from pmbnn.prior_predictive.store import StoredPrior, save_prior
 from pmbnn.results.store import Results
 
@@ -55,36 +54,6 @@ FLAT = 0.05
 """Share of the steepest slope below which a hidden unit is saturated: tanh beyond ±0.975."""
 
 
-def prior_draws(
-    model: pm.Model, names: Sequence[str], random_seed: int
-) -> Callable[[int], dict[str, np.ndarray]]:
-    """Function that takes further draws of some variables from the prior of a model.
-
-    Parameters
-    ----------
-    names
-        Names of free variables and deterministics.
-
-    Returns
-    -------
-    Callable
-        Function of a number of draws, which gives arrays ``(draw, *shape)`` by name.
-
-    Raises
-    ------
-    ValueError
-        If a free variable has an improper prior, or the model has a potential.
-    """
-    improper = [v.name for v in model.free_RVs if isinstance(v.owner.op, (*IMPROPER, PointRV))]
-    if improper:
-        raise ValueError(f"`model` must have proper priors, but that of `{improper[0]}` is not.")
-    if model.potentials:
-        name = model.potentials[0].name
-        raise ValueError(f"`model` must have no potential to be drawn from, but it has `{name}`.")
-    draw = _interpreted([model[name] for name in names], random_seed)
-    return lambda draws: _stacked(names, [draw() for _ in range(draws)])
-
-
 def seeded_prior_draws(model: pm.Model, seeds: Sequence[Sequence[int]]) -> np.ndarray:
     """One draw of a model's flat vector for each seed, ``(draw, size)``, double precision.
 
@@ -97,21 +66,12 @@ def seeded_prior_draws(model: pm.Model, seeds: Sequence[Sequence[int]]) -> np.nd
     """
     variables = model.free_RVs
     generators = list(collect_default_updates(variables))
-    draw, drawn = _interpreted(variables), []
+    draw, drawn = interpreted(variables), []
     for seed in seeds:
         reseed_rngs(generators, list(seed))
         drawn.append(draw())
-    named = _stacked([v.name for v in variables], drawn)
+    named = stacked([v.name for v in variables], drawn)
     return unconstrained_draws(model, {name: values[None] for name, values in named.items()})[0]
-
-
-def _interpreted(variables: Sequence, random_seed: int | None = None) -> Callable:
-    with pytensor.config.change_flags(cxx=""):
-        return pm.compile([], variables, random_seed=random_seed, mode=Mode("py", None))
-
-
-def _stacked(names: Sequence[str], draws: Sequence[Sequence]) -> dict[str, np.ndarray]:
-    return {name: np.stack(v) for name, v in zip(names, zip(*draws, strict=True), strict=True)}
 
 
 class PriorFunctions:
@@ -345,10 +305,12 @@ class PriorEvaluation(NamedTuple):
     Attributes
     ----------
     numbers
-        Numbers by name, with their Monte-Carlo errors; see `class_measures` and `number_measures`.
+        Numbers by name, with their Monte-Carlo errors; see `class_measures`, `number_measures` and
+        `ScaleMatch`.
     groups
         Groups that figures are drawn of: ``predictions`` over the plane as a trace has it, with
-        single functions beside it; or ``curve_1``, ... on lines, and ``rows``. None of images.
+        single functions beside it; or ``curve_1``, ... on lines, and ``rows``; none of images. And
+        ``match`` where scales were matched to a Gaussian process, as `match_functions` has it.
     """
 
     numbers: dict[str, float]
@@ -423,7 +385,11 @@ def evaluate_prior(
     evaluation = KINDS[kind](cell, dataset, rows, functions, batches())
     if saturated[0] is not None:
         evaluation.numbers.update(mean("saturated", np.concatenate(saturated)))
-    return evaluation
+    match = match_functions(cell, dataset)
+    if match is None:
+        return evaluation
+    numbers, groups = evaluation.numbers | match.attrs, evaluation.groups | {GROUP: match}
+    return PriorEvaluation(numbers, groups)
 
 
 def _drawn(
@@ -431,7 +397,8 @@ def _drawn(
 ) -> Iterator[np.ndarray]:
     """Functions drawn from a cell's prior, some at a time."""
     rows = dataset.training.take([0])
-    model = build_model(cell.network, cell.prior, cell.hyperprior, cell.likelihood, rows)
+    hyperprior = matched(cell.hyperprior, cell.prior, cell.network, dataset.training)
+    model = build_model(cell.network, cell.prior, hyperprior, cell.likelihood, rows)
     large = is_large(cell)
     draws, drawn = (LARGE_DRAWS, LARGE_DRAWN) if large else (DRAWS, DRAWS)
     at_once = LARGE_AT_ONCE if large else AT_ONCE

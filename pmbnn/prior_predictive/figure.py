@@ -32,11 +32,13 @@ from pmbnn.figures.regression import (
     range_words,
 )
 from pmbnn.figures.stage import Drawing
+from pmbnn.prior_predictive.process import GROUP, KINDS
 from pmbnn.prior_predictive.store import (
     StoredPrior,
     data_path,
     figure_path,
     load_functions,
+    match_path,
     posterior_beside,
     stored_priors,
 )
@@ -189,6 +191,48 @@ def _scale_y(axes: Axes, targets: np.ndarray, functions: np.ndarray) -> None:
     axes.set_ylim(bottom - margin, top + margin)
 
 
+@style.with_sizes
+def plot_match(match: xr.Dataset, title: str) -> Figure:
+    """Functions with scale 1, with matched scales and of the process; spreads of increments.
+
+    Parameters
+    ----------
+    match
+        As `match_functions` returns it.
+    """
+    figure = style.new_figure(13.2, 3.4)
+    *panels, spreads = figure.subplots(1, len(KINDS) + 1)
+    headings = {
+        "scale 1": f"scale 1, distance {match.attrs['match_before']:.3g}",
+        "matched": f"matched, distance {match.attrs['match_after']:.3g}",
+        "process": "Gaussian process",
+    }
+    shown = match["function"].transpose("kind", "function", "point")
+    reach = 1.15 * float(np.abs(shown.sel(kind=["matched", "process"])).max())
+    for axes, kind, colour in zip(panels, KINDS, style.CLASS_COLOURS, strict=False):
+        functions = shown.sel(kind=kind).values
+        axes.plot(match["position"].values, functions.T, color=colour, linewidth=0.8)
+        axes.set_title(headings[kind], fontsize=style.LABEL_SIZE)
+        own = 1.15 * float(np.abs(functions).max())
+        axes.set_ylim(-max(own, reach), max(own, reach))
+        axes.set_xlabel("distance along a line of inputs", fontsize=style.LABEL_SIZE)
+        spread = match["spread"].sel(kind=kind).values
+        place = {"color": colour, "markersize": 2, "alpha": 0.5, "label": kind}
+        spreads.plot(match["distance"].values, spread, "o", markeredgewidth=0, **place)
+    panels[0].set_ylabel("output of the network", fontsize=style.LABEL_SIZE)
+    spreads.set(yscale="log")
+    spreads.set_title("spread of increments (half of 68 %)", fontsize=style.LABEL_SIZE)
+    spreads.set_xlabel("distance of two training inputs", fontsize=style.LABEL_SIZE)
+    spreads.legend(frameon=False, markerscale=3)
+    style.set_title(figure, f"{title}; {_scale_words(match)}")
+    return figure
+
+
+def _scale_words(match: xr.Dataset) -> str:
+    scales = [v for name, v in match.attrs.items() if name.startswith("prior_scale_")]
+    return f"scales of layers {', '.join(f'{scale:.3g}' for scale in scales)}"
+
+
 # Of a results folder
 
 
@@ -198,7 +242,13 @@ def outdated_priors(results: Results, records: Sequence[CellRecord]) -> list[Dra
     There is none of images: their table says all.
     """
     due = []
-    for prior in (prior for prior in stored_priors(results) if prior.groups):
+    for prior in stored_priors(results):
+        if GROUP in prior.groups:
+            path, digest = match_path(results, prior.name), sha256(data_path(results, prior.name))
+            if not is_current(results, f"{results.priors.name}/{path.name}", digest):
+                due.append(Drawing(path, partial(draw_match, results, prior), digest))
+        if not set(prior.groups) - {GROUP}:
+            continue
         fitted = [r for r in records if r.results and prior.is_among(r)]
         path = figure_path(results, prior.name)
         digest = sha256(data_path(results, prior.name))[:16] + cells_digest(fitted)
@@ -206,6 +256,12 @@ def outdated_priors(results: Results, records: Sequence[CellRecord]) -> list[Dra
             record, absence = posterior_beside(prior, fitted), OTHER if fitted else ABSENT
             due.append(Drawing(path, partial(draw_prior, results, prior, record, absence), digest))
     return due
+
+
+def draw_match(results: Results, prior: StoredPrior) -> Figure:
+    """The figure of one combination whose scales were matched."""
+    title = f"{dataset_title(prior.cell.dataset)}: {combination_title(prior.cell)}"
+    return plot_match(load_functions(results, prior.name)[GROUP].dataset, title)
 
 
 def draw_prior(

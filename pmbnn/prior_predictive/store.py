@@ -17,7 +17,7 @@ from pmbnn.prediction.trace_file import load_tree
 from pmbnn.results.names import dataset_title, distinct, posterior_row, settings_row, title
 from pmbnn.results.present import check_fits, reading_netcdf
 from pmbnn.results.record import CellRecord, finite
-from pmbnn.results.store import PRIORS, Results, ResultsError, trace_writer
+from pmbnn.results.store import MATCH, PRIORS, Results, ResultsError, trace_writer
 from pmbnn.results.tables import of_targets, table_of, with_unit
 
 MEASURES = {
@@ -33,6 +33,8 @@ MEASURES = {
     "noise": "sd of the noise",
     "target_range": "range of the targets",
     "targets_within": "targets within 95 %",
+    "match_before": "distance from the process at scale 1",
+    "match_after": "distance from the process",
 }
 """Headings of the numbers of a prior."""
 
@@ -42,6 +44,7 @@ SUMMARISED = {
     "boundary_length": "boundary",
     "saturated": "saturated",
     "output_range": "range",
+    "match_after": "distance",
 }
 """Short headings of those that the terminal shows; ``prior.csv`` has them all."""
 
@@ -98,6 +101,11 @@ def data_path(results: Results, name: str) -> Path:
 def figure_path(results: Results, name: str) -> Path:
     """Path of the figure of a combination."""
     return results.priors / f"{name}.png"
+
+
+def match_path(results: Results, name: str) -> Path:
+    """Path of the figure of functions before and after scales were matched."""
+    return results.priors / f"{name}{MATCH}"
 
 
 def save_prior(results: Results, prior: StoredPrior, groups: Mapping[str, xr.Dataset]) -> None:

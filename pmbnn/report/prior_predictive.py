@@ -1,6 +1,7 @@
 """Section on prior predictive checks, where a results folder has some."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from pmbnn.core.numbers import number_text
@@ -8,6 +9,7 @@ from pmbnn.prior_predictive.store import (
     PriorLabels,
     StoredPrior,
     figure_path,
+    match_path,
     measure_headings,
     prior_labels,
     stored_priors,
@@ -63,16 +65,20 @@ def _sheet(
     ]
     table = DataTable(name, f"What priors say, {title}", "priors", headings, rows)
     views = [
-        _view(f"{name}-figure-{number}", prior, labels, results)
+        _view(f"{name}-{kind}-{number}", prior, labels, results, path_of(results, prior.name))
         for number, (prior, labels) in enumerate(group)
-        if figure_path(results, prior.name).is_file()
+        for kind, path_of in (("figure", figure_path), ("match", match_path))
+        if path_of(results, prior.name).is_file()
     ]
     return AtlasSheet(title, table, views)
 
 
-def _view(key: str, prior: StoredPrior, labels: PriorLabels, results: Results) -> PriorView:
-    path = figure_path(results, prior.name)
+def _view(
+    key: str, prior: StoredPrior, labels: PriorLabels, results: Results, path: Path
+) -> PriorView:
     title = f"{labels.prior} × {labels.hyperprior}"
+    if path == match_path(results, prior.name):
+        title += ", before and after matching"
     place = f"{results.folder.resolve().name}/prior/{path.name}"
     numbers = {h: _entry(prior, name).text for name, h in measure_headings([prior]).items()}
     return PriorView(key, title, place, figure_image(path), numbers)

@@ -10,6 +10,7 @@ import numpy as np
 from pmbnn.core.spec import Specification
 from pmbnn.data.base import DatasetSpec
 from pmbnn.experiment.cells import Cell, file_label, has_scale, number_label, short_name
+from pmbnn.models.priors import Match
 from pmbnn.results.record import CellRecord
 
 NAMING = ("points", "noise", "factor")
@@ -80,10 +81,16 @@ def kind_name(spec: Specification) -> str:
 
 def label(spec: Specification) -> str:
     """Short name of a specification: ``fixed 0.1``, ``half_normal``, ``Logistic``."""
-    scale = getattr(spec, "scale", None)
-    if scale is None:
-        return kind_name(spec)
-    return f"{spec.kind} {scale:g}" if isinstance(scale, float | int) else f"{spec.kind} (tuned)"
+    match getattr(spec, "scale", None):
+        case None:
+            return kind_name(spec)
+        case Match():
+            return f"{spec.kind} (matched)"
+        case tuple() as scales:
+            return f"{spec.kind} {'-'.join(f'{scale:g}' for scale in scales)}"
+        case float() | int() as scale:
+            return f"{spec.kind} {scale:g}"
+    return f"{spec.kind} (tuned)"
 
 
 def pretty(kind: str) -> str:

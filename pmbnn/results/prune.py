@@ -14,7 +14,7 @@ from pmbnn.results.present import (
     present_records,
     superseded_names,
 )
-from pmbnn.results.store import BROKEN, PRIORS, Results, remove, writing
+from pmbnn.results.store import BROKEN, MATCH, PRIORS, Results, remove, writing
 
 
 class Superseded(NamedTuple):
@@ -86,7 +86,7 @@ def _superseded(results: Results) -> Iterator[tuple[Path, str]]:
         yield folder / STALE, "tables that were set aside"
     priors = set(results.names_in_table(PRIORS))
     for path in sorted(results.priors.glob("*")):
-        if path.stem not in priors:
+        if path.name.removesuffix(MATCH) not in priors and path.stem not in priors:
             yield path, "a prior that the experiment no longer has"
 
 

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping
 from copy import copy
 from functools import cached_property
@@ -12,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from pmbnn.core.display import Summarised
 from pmbnn.experiment.cells import Cell, renamed_settings, stored_cell
+from pmbnn.models.priors import Fixed, Hyperprior, Match
 
 RECORD = "metrics.json"
 """Name of the file of a cell's record."""
@@ -36,6 +38,9 @@ HEADLINES = ("accuracy", "rmse", "nll")
 
 SHOWN_RESULTS = 12
 """Numbers of a record that its table in a notebook has."""
+
+MATCHED = re.compile(r"prior_scale_(\d+)")
+"""Names of results that are matched scales of layers."""
 
 Number = float | int | None
 """Numbers that are not finite are written as null."""
@@ -258,6 +263,27 @@ class CellRecord(Summarised, _Part):
         """Scale that was chosen for the cell, if it had to be chosen and is known."""
         scale = self.cell.scale
         return None if isinstance(scale, float | int | None) else self.results.get("scale")
+
+    @property
+    def matched_scales(self) -> dict[int, float]:
+        """Scales that were matched to a Gaussian process, by layer; none if there are none."""
+        names = (MATCHED.fullmatch(name) for name in self.results)
+        return {int(name[1]): self.results[name[0]] for name in names if name is not None}
+
+    def fitted_hyperprior(self, hyperprior: Hyperprior) -> Hyperprior:
+        """Hyperprior that the cell was fitted with, with the scales that were chosen or matched.
+
+        Parameters
+        ----------
+        hyperprior
+            That of the cell's settings, of the class that its plugin registered.
+        """
+        if not isinstance(hyperprior, Fixed) or isinstance(hyperprior.scale, tuple):
+            return hyperprior.candidates[0]
+        if isinstance(hyperprior.scale, Match):
+            scales = self.matched_scales
+            return Fixed(scale=tuple(scales[i] for i in range(1, len(scales) + 1)))
+        return Fixed(scale=self.results["scale"])
 
     @property
     def failed(self) -> bool:

@@ -18,7 +18,6 @@ from pmbnn.inference.samplers.settings import Sampling
 from pmbnn.inference.settings import Inference
 from pmbnn.models.build import NetworkParts
 from pmbnn.models.likelihoods import TARGET_NAME
-from pmbnn.models.priors import Fixed
 from pmbnn.prediction.draws import GuideDraws, KeptDraws
 from pmbnn.prediction.posterior import Posterior
 from pmbnn.prediction.predictor import NetworkModel
@@ -35,9 +34,7 @@ def restored_posterior(
     with trusting(trust_plugins):
         specs = stored_specifications(folder, record)
     row, standardisation = _first_row(trace, specs["dataset"])
-    hyperprior = specs["hyperprior"].candidates[0]
-    if isinstance(hyperprior, Fixed):
-        hyperprior = Fixed(scale=record.results["scale"])
+    hyperprior = record.fitted_hyperprior(specs["hyperprior"])
     training = partial(_training_rows, record, specs["dataset"])
     parts = NetworkParts(specs["network"], specs["prior"], hyperprior, specs["likelihood"], row)
     network = NetworkModel(parts, training, standardisation, target_standardisation(trace))

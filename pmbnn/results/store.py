@@ -108,6 +108,9 @@ BROKEN = ".broken-"
 PRIORS = "prior.csv"
 """Table of prior predictive checks."""
 
+MATCH = ".match.png"
+"""End of the names of their figures of matched scales."""
+
 ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 """Errors of a file that is not there as one."""
 

@@ -17,6 +17,7 @@ from pmbnn.core.stages import on_progress
 from pmbnn.experiment.load import load_experiment
 from pmbnn.fitting.job import load_dataset
 from pmbnn.fitting.programs import GroupPrograms
+from pmbnn.models.matching import match_of
 from pmbnn.prediction.draws import GuideDraws
 from pmbnn.results.store import Results
 
@@ -313,3 +314,31 @@ def test_an_exact_guide_is_calibrated_and_one_that_never_moved_is_not(tmp_path, 
     wrong = {"prior": "under-dispersed", "posterior": "biased high"}
     assert judged["mu at input 2"].direction == wrong[truths]
     assert judged["log-likelihood"].direction == "biased low"
+
+
+MATCHED = """
+name: matched
+sweeps:
+  - name: matched
+    dataset: {kind: sine, train: 20}
+    network: {kind: dense, hidden: [[3]]}
+    prior: normal
+    hyperprior: {kind: fixed, scale: {match: {}}}
+    likelihood: {kind: normal, sd: 1.0}
+    inference: {steps: 20}
+"""
+
+
+def test_truths_and_fits_have_matched_scales(tmp_path):
+    """Those that the observed inputs decide, whatever rows are fitted."""
+    (task,) = tasks(tmp_path, MATCHED)
+    matched = bench(task)
+    rows, cell = matched.rows, task.cell
+    scales = match_of(cell.hyperprior, cell.prior, cell.network, rows).scales
+    assert matched.cell.hyperprior.scale == scales
+    truths, *_ = matched.truths(range(300))
+    slots = matched.predictor.flat.layout.unravel(truths[0])
+    first = np.concatenate([np.full(v.size, scales[int(n[-1]) - 1]) for n, v in slots.items()])
+    assert (truths / first).std() == pytest.approx(1, abs=0.05)
+    data = matched.simulate([0], truths[:1])[0].data
+    assert (data["prior_scale_1"], data["prior_scale_2"]) == scales

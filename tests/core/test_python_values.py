@@ -65,6 +65,10 @@ def test_parts_within_parts_are_named_as_in_a_file():
     tuned = {"tune": {"log": [0.1, 10, np.int64(3)]}}
     for scale in (tuned, tuned["tune"]):  # as in a file, and as in a record
         assert pb.Fixed(scale=scale) == pb.Fixed(scale=pb.Tune(log=(0.1, 10.0, 3)))
+    matched = {"match": {"kernel": "rbf", "lengthscale": np.float64(2), "amplitude": 1.0}}
+    for scale in (matched, matched["match"]):
+        assert pb.Fixed(scale=scale) == pb.Fixed(scale=pb.Match(lengthscale=2.0))
+    assert pb.Fixed(scale=np.array([1.0, 0.5])) == pb.Fixed(scale=(1.0, 0.5))
 
 
 @pytest.mark.parametrize(

@@ -449,11 +449,40 @@ MISTAKES = [
     ),
     (
         experiment(hyperprior="{kind: fixed, scale: {tun: 1}}"),
-        "`sweeps[0].hyperprior.scale` has no key `tun`; did you mean `tune`? Choices: tune.",
+        "`sweeps[0].hyperprior.scale` has no key `tun`; did you mean `tune`? Choices: match, tune.",
     ),
     (
         experiment(hyperprior="{kind: fixed, scale: {}}"),
-        "`sweeps[0].hyperprior.scale.tune` must be a mapping, got null.",
+        "`sweeps[0].hyperprior.scale` must have one of the keys match, tune, got {}.",
+    ),
+    (
+        experiment(hyperprior="{kind: fixed, scale: {match: 3}}"),
+        "`sweeps[0].hyperprior.scale.match` must be a mapping, got 3.",
+    ),
+    (
+        experiment(hyperprior="{kind: fixed, scale: {match: {kernel: matern}}}"),
+        "`sweeps[0].hyperprior.scale.match.kernel` must be one of matern12, matern32, matern52, "
+        "rbf, got 'matern'; did you mean `matern52`?",
+    ),
+    (
+        experiment(hyperprior="{kind: fixed, scale: [1, {match: {amplitude: 0}}]}"),
+        "`sweeps[0].hyperprior.scale[1].match.amplitude` must be > 0, got 0.",
+    ),
+    (
+        experiment(network="{kind: dense, hidden: [[5, 5]]}",
+                   hyperprior="{kind: fixed, scale: [1, [1, 0.5]]}"),
+        "`sweeps[0].hyperprior.scale[1]` must have 3 scales, one for each layer of network "
+        "`dense`, got 2 (`sweeps[0].network`).",
+    ),
+    (
+        experiment(hyperprior="{kind: fixed, scale: [[1, -0.5]]}"),
+        "`sweeps[0].hyperprior.scale[0][1]` must be > 0, got -0.5.",
+    ),
+    (
+        experiment(prior="{kind: horseshoe, slab_scale: 1}",
+                   hyperprior="{kind: fixed, scale: {match: {}}}"),
+        "`sweeps[0].hyperprior.scale` must not be matched with prior `horseshoe` and its slab, "
+        "which no scale moves (`sweeps[0].network`).",
     ),
     (
         experiment(hyperprior="{kind: fixed, scale: {tune: {lin: [1, 2, 3]}}}"),

@@ -23,7 +23,8 @@ sweeps:
     dataset: {kind: moons, noise: 0.4, seed: [0, 1]}
     network: {kind: dense, hidden: [[5, 5]]}
     prior: [normal, {kind: laplace, fan_in: [false, true]}]
-    hyperprior: [half_cauchy, {kind: fixed, scale: [0.5, {tune: {log: [0.1, 10, 5]}}]}]
+    hyperprior: [half_cauchy, {kind: fixed, scale: [0.5, {tune: {log: [0.1, 10, 5]}}, [1, 2, 1],
+                                                 {match: {kernel: matern32, lengthscale: 2}}]}]
 """
 
 
@@ -101,7 +102,10 @@ NEAREST = [
     ("fan_in: [false, true]", "fan_in: 2", "prior[1].fan_in", "2 is not of type 'boolean'"),
     ("kind: dense", "kind: dence", "network.kind", "'dence' is not one of ['dense', 'layers', "),
     ("noise: 0.4", "noise: loud", "dataset.noise", "'loud' is not of type 'number'"),
-    ("scale: [0.5", "scale: [x", "hyperprior[1].scale[0]", "'x' is not of type 'number', 'null'"),
+    ("scale: [0.5", "scale: [x", "hyperprior[1].scale[0]",
+     "'x' is not of type 'number', 'array', 'null'"),
+    ("kernel: matern32", "kernel: matern", "hyperprior[1].scale[3].match.kernel",
+     "'matern' is not one of ['rbf', 'matern12', "),
     ("    prior:", "    likelihood: {kind: normal, sd: x}\n    prior:", "likelihood.sd",
      "'x' is not one of ['half_cauchy', 'half_normal', "),
     ("    prior:", "    inference: {engine: x}\n    prior:", "inference.engine",

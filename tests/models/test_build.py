@@ -13,7 +13,7 @@ from scipy.special import expit, log_softmax, logit
 from tiers import pairwise, slow_but
 
 from pmbnn.data.arrays import Rows
-from pmbnn.models.build import STANDARD, build_model, dense_classifier, model_data
+from pmbnn.models.build import build_model, dense_classifier, model_data
 from pmbnn.models.likelihoods import Categorical
 from pmbnn.models.networks import (
     NETWORKS,
@@ -28,6 +28,7 @@ from pmbnn.models.networks import (
 from pmbnn.models.priors import (
     HYPERPRIORS,
     PRIORS,
+    STANDARD,
     Fixed,
     HalfCauchy,
     HalfNormal,
