@@ -84,7 +84,7 @@ def baselines(
     Exit status: 0 done, 2 bad input, 3 I/O error (disk full, permissions): fix it and rerun the
     same command.
     """
-    from pmbnn.compare.baselines import KEYS
+    from pmbnn.compare.baseline_models import KEYS
     from pmbnn.compare.published_splits import read_splits
     from pmbnn.core.errors import must_be_one_of
 

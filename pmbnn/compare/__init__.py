@@ -6,6 +6,7 @@
 - `over_data`: the same contrasts over all data sets at once, ``compare_over_data.csv``;
 - `rows`: the same contrasts with errors by test row, ``compare_rows.csv``;
 - `baselines`: networks beside baseline models and published results, ``baselines.csv``;
+- `baseline_models`: the models of scikit-learn that are fitted beside networks;
 - `evidence`: what a prior can be chosen by, and what each choice costs, ``evidence.csv`` and
   ``regret.csv``;
 - `agreement`: how far fits are from the posterior, ``agreement.csv``, and at what cost,

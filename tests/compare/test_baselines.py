@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 
 from pmbnn.cli import app
 from pmbnn.cli.tables import tally_table
-from pmbnn.compare import baselines
+from pmbnn.compare import baseline_models, baselines
+from pmbnn.compare.baseline_models import BASELINES
 from pmbnn.compare.baselines import (
-    BASELINES,
     BY_ELBO,
     CHOSEN,
     NAMED_NETWORK,
@@ -51,7 +51,7 @@ def classes(seed=0, rows=80):
 
 @pytest.fixture(autouse=True)
 def small_forests(monkeypatch):
-    monkeypatch.setattr(baselines, "TREES", 60)
+    monkeypatch.setattr(baseline_models, "TREES", 60)
 
 
 @pytest.mark.parametrize("method", BASELINES["density"], ids=lambda method: method.name)
@@ -434,7 +434,7 @@ def test_data_that_have_changed_since_are_an_error(folder):
 def test_large_data_have_no_gaussian_process(folder, monkeypatch):
     results, records = folder
     small = [method._replace(max_rows=method.max_rows and 10) for method in BASELINES["density"]]
-    monkeypatch.setitem(baselines.BASELINES, "density", tuple(small))
+    monkeypatch.setitem(baseline_models.BASELINES, "density", tuple(small))
     found = make_baselines(results, records, ["linear", "process"])
     assert "Gaussian process" not in set(found.means["method"])
 
