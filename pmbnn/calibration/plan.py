@@ -182,6 +182,8 @@ def why_left_out(cell: Cell, draws: int) -> str | None:
         return None
     if inference.is_point:
         return f"guide {inference.guide}: a point has no draws to rank a truth among"
+    if cell.is_dropout:
+        return "guide dropout: biases and scales have no draws to rank a truth among"
     if cell.is_laplace:
         return "guide laplace: it predicts by another network than that of its draws"
     if isinstance(inference.learning_rate, Tune):

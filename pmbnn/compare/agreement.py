@@ -144,7 +144,7 @@ def kl_gap(fitted: CellRecord, sampled: CellRecord) -> dict[str, float]:
     ``kl_gap`` is log evidence less ELBO, in nats, with the evidence's standard error
     ``kl_gap_mcse``.
     """
-    if "log_evidence" not in sampled.results or fitted.cell.is_laplace:
+    if "log_evidence" not in sampled.results or fitted.cell.lacks_elbo:
         return {}
     return {
         "kl_gap": sampled.results["log_evidence"] - fitted.results["elbo"],

@@ -4,7 +4,8 @@ The network that stands for the cells is chosen on each data seed by its own hel
 or by ELBO: no test row of that seed decides. One combination chosen for all seeds would have been
 chosen by test rows too, as rows held out on one split are test rows on others.
 
-`baseline_models` has the models that are fitted beside them.
+`baseline_models` has the models that are fitted beside them. Cells with dropout are a baseline,
+too, if there are others: their combination is chosen as that of the network is.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
@@ -53,6 +54,9 @@ PAIRED = {"nll": ("nll", 1.0), "rmse": ("rmse", 1.0), "error": ("accuracy", -1.0
 CHOSEN = "network chosen by held-out rows"
 BY_ELBO = "network chosen by ELBO"
 """Methods that stand for the cells, a combination chosen on each data seed."""
+
+DROPOUT = "Monte-Carlo dropout chosen by held-out rows"
+"""The baseline that stands for cells with dropout, if there are others."""
 
 NAMED_NETWORK = "network named beforehand"
 """The method that stands for them instead, if the user names a combination."""
@@ -153,13 +157,16 @@ def make_baselines(
         place = f"{label} ({number} of {len(by_data)})"
         by_title = _by_title(cells)
         singles = {title: _by_seed(group) for title, group in by_title.items()}
+        dropout = _dropout(by_title)
+        networks = {title: scores for title, scores in singles.items() if title not in dropout}
         # Sampled cells have no ELBO, and of improper and tempered posteriors it says nothing.
         with_elbo = [r for r in cells if bounds_evidence(r) and not r.cell.is_sampled]
         singles_with_elbo = {t: _by_seed(group) for t, group in _by_title(with_elbo).items()}
         methods = [
             *(() if named is None else _named(label, by_title, named)),
-            _chosen(CHOSEN, singles, RANKED_BY),
-            _chosen(BY_ELBO, singles_with_elbo, "elbo", sign=-1),
+            _chosen(CHOSEN, networks, RANKED_BY),
+            _chosen(BY_ELBO, singles_with_elbo, "elbo", sign=-1.0),
+            _chosen(DROPOUT, {title: singles[title] for title in dropout}, RANKED_BY, BASELINE),
             *_baselines(results, cells, models, lambda m, at=place: on_progress(f"{at}, {m}")),
             *(Method(p.name, PUBLISHED, _published_scores(p, cells)) for p in published),
             *(Method(title, SINGLE, scores) for title, scores in singles.items()),
@@ -255,17 +262,27 @@ def _by_seed(records: Sequence[CellRecord]) -> pd.DataFrame:
     return pd.DataFrame(rows, seeds, dtype=float).groupby(level=0).mean()
 
 
+def _dropout(by_title: Mapping[str, Sequence[CellRecord]]) -> list[str]:
+    """Titles of combinations with dropout; none if there are no others."""
+    titles = [title for title, records in by_title.items() if records[0].cell.is_dropout]
+    return titles if len(titles) < len(by_title) else []
+
+
 def _chosen(
-    name: str, candidates: Mapping[str, pd.DataFrame], by: str, sign: float = 1.0
+    name: str,
+    candidates: Mapping[str, pd.DataFrame],
+    by: str,
+    kind: str = CHOSEN_KIND,
+    sign: float = 1.0,
 ) -> Method:
     """On every data seed the candidate of which ``sign`` times a result is lowest."""
     values = {title: scores[by] for title, scores in candidates.items() if by in scores}
     values = sign * pd.DataFrame(values).dropna(how="all")
     if values.empty:
-        return Method(name, CHOSEN_KIND, pd.DataFrame())
+        return Method(name, kind, pd.DataFrame())
     chosen = values.idxmin(axis=1).sort_index()
     scores = pd.DataFrame({seed: candidates[title].loc[seed] for seed, title in chosen.items()}).T
-    return Method(name, CHOSEN_KIND, scores, _times(chosen))
+    return Method(name, kind, scores, _times(chosen))
 
 
 def _named(

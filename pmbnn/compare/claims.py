@@ -70,9 +70,9 @@ class CellMeasures(NamedTuple):
 def read_measures(results: Results, record: CellRecord) -> CellMeasures:
     """Measures of a cell with results, from its stored trace.
 
-    A point fit has none: its weights have no distribution.
+    A point fit and dropout have none: their weights have no density.
     """
-    if record.cell.is_point:
+    if record.cell.is_point or record.cell.is_dropout:
         return CellMeasures({}, {}, {})
     return measures_of(load_arrays(results, record.name, ARRAYS), record)
 

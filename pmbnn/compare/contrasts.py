@@ -218,7 +218,7 @@ def _method(record: CellRecord) -> str | None:
     cell = record.cell
     if cell.samples_posterior:
         return "reference"
-    if cell.is_tempered or cell.is_point or cell.is_laplace:
+    if cell.is_tempered or cell.lacks_elbo:
         return None
     return "ensemble" if cell.is_ensemble else "advi"
 

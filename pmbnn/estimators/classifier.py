@@ -39,7 +39,8 @@ class BNNClassifier(ClassifierMixin, BayesianNetwork):
         posterior.
     guide
         Family of the approximation: ``mean_field``, ``low_rank``, ``full_rank``; ``laplace``, which
-        is for small networks with fixed scales; ``map`` and ``maximum_likelihood`` are points.
+        is for small networks with fixed scales; ``map`` and ``maximum_likelihood`` are points;
+        ``dropout`` needs ``settings={"dropout_rate": 0.05}``.
         Samplers ignore it and the following four parameters.
     steps, learning_rate
         Gradient steps, and Adam's step size at its highest.

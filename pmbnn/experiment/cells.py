@@ -18,7 +18,7 @@ from pmbnn.data import DATASETS
 from pmbnn.data.base import DatasetSpec
 from pmbnn.data.ood import OOD, OodSpec
 from pmbnn.inference.samplers.settings import SAMPLING, Sampling
-from pmbnn.inference.settings import DEFAULT_STEPS, POINT_GUIDES, Inference
+from pmbnn.inference.settings import DEFAULT_STEPS, NO_ELBO_GUIDES, POINT_GUIDES, Inference
 from pmbnn.models.likelihoods import LIKELIHOODS, Categorical, Likelihood
 from pmbnn.models.networks import NETWORKS, MaxPool, Network
 from pmbnn.models.priors import HYPERPRIORS, PRIORS, Hyperprior, Match, Prior, StudentT
@@ -102,6 +102,16 @@ class Cell(Summarised):
     def is_laplace(self) -> bool:
         """Whether it is fitted by Laplace's approximation, which has no ELBO."""
         return getattr(self.inference, "guide", None) == "laplace"
+
+    @property
+    def is_dropout(self) -> bool:
+        """Whether it is fitted and predicts with dropout."""
+        return getattr(self.inference, "guide", None) == "dropout"
+
+    @property
+    def lacks_elbo(self) -> bool:
+        """Whether it is fitted by another objective than the ELBO of a guide."""
+        return getattr(self.inference, "guide", None) in NO_ELBO_GUIDES
 
     @property
     def is_tempered(self) -> bool:

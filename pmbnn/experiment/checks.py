@@ -77,7 +77,7 @@ def _check_choosing(inferences: list[Choice], pairs: Pairs) -> None:
 def _check_improper(inferences: list[Choice], pairs: Pairs) -> None:
     """The ELBO under an improper prior has no maximum, and chooses nothing."""
     for inference, (prior, _) in product(inferences, pairs):
-        if prior.spec.has_scale or inference.spec.is_point:
+        if prior.spec.has_scale or not inference.spec.has_entropy:
             continue
         improper = f"with prior `{prior.spec.kind}` (`{prior.place}`), whose"
         if isinstance(inference.spec.learning_rate, Tune):
@@ -167,6 +167,12 @@ def _check_guides(choices: Choices, inferences: list[Choice], pairs: Pairs) -> N
                     f"`{shared.name}` is used at {shared.positions} places of an observation"
                 )
                 raise must(inference.place_of("estimator"), rule, inference.spec.estimator)
+            if shared is not None and inference.spec.guide == "dropout":
+                rule = (
+                    f"must not be dropout with network `{network.spec.kind}` (`{network.place}`), "
+                    f"whose `{shared.name}` is used at {shared.positions} places of an observation"
+                )
+                raise must(inference.place_of("guide"), rule, "dropout")
         for inference, (prior, hyperprior) in product(inferences, pairs):
             guide = inference.spec.guide
             if guide not in ("full_rank", "laplace"):

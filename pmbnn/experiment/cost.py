@@ -208,7 +208,7 @@ def cell_memory(cell: Cell) -> float:
     size, inference = network_size(cell), cell.inference
     if cell.is_sampled:
         state = BYTES_A_DRAW * inference.chains * inference.draws * size
-    elif inference.is_point:
+    elif not inference.has_entropy:
         state = BYTES_A_NUMBER * size
     else:
         covariance = {"low_rank": inference.rank, "full_rank": size, "laplace": size}

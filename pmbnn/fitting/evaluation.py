@@ -406,7 +406,7 @@ def importance_results(
     if inferred.samples is not None:
         return _chain_results(inferred, predictor, log_scale)
     cell = inferred.cell
-    if is_large(cell) or cell.is_point or cell.is_laplace:
+    if is_large(cell) or cell.lacks_elbo:
         return {}
     best = inferred.sources[inferred.best]
     values = predictor.values(best, inferred.cell.predict.draws)

@@ -32,6 +32,7 @@ from pmbnn.inference.guides import Guide
 from pmbnn.inference.optimum import with_distance
 from pmbnn.inference.result import Fit, Replica, derive_keys
 from pmbnn.inference.samplers.chains import Samples
+from pmbnn.inference.settings import OBJECTIVES
 from pmbnn.models.build import model_data
 from pmbnn.models.matching import ScaleMatch, match_of
 from pmbnn.models.priors import Hyperprior
@@ -126,7 +127,7 @@ class InferredCell(Summarised):
         if count == 1:
             return f"the guide of restart {best}, the only one"
         by_nll = self.fits[best].status == "improper" and self.selection is not None
-        objective = "evidence" if self.cell.is_laplace else "ELBO"
+        objective = OBJECTIVES.get(self.cell.inference.guide, "ELBO")
         rule = "lowest validation NLL" if by_nll else f"highest {objective}"
         return f"the guide of restart {best}, {rule} of {count}"
 
@@ -307,7 +308,10 @@ def _fitted(cell, hyperprior, rows, fits, selection, context, seconds) -> Inferr
         source = GuideDraws.from_fit(guide, fit)
         return predictor.row_log_likelihood(source, data, cell.predict.draws)
 
-    weights = restart_weights(fits, best, cell.predict.mixture, log_likelihood)
+    mixture = cell.predict.mixture
+    if cell.is_dropout and mixture == "elbo":
+        mixture = "equal"  # its objective compares no masses
+    weights = restart_weights(fits, best, mixture, log_likelihood)
     return InferredCell(
         cell=cell,
         hyperprior=hyperprior,

@@ -16,6 +16,7 @@ from pymc.logprob.transforms import LogTransform
 from pytensor.gradient import disconnected_grad
 from pytensor.tensor import TensorVariable
 
+from pmbnn.inference.dropout import drop_inputs, expected_log_prior
 from pmbnn.inference.estimators import REWRITES, Noise, depends_on, rewrite_likelihood
 from pmbnn.inference.flat import (
     FlatModel,
@@ -24,7 +25,7 @@ from pmbnn.inference.flat import (
     have_equal_parameters,
     split_vector,
 )
-from pmbnn.inference.guides import LOG_2PI, Arrays, Guide
+from pmbnn.inference.guides import LOG_2PI, Arrays, Dropout, Guide
 from pmbnn.inference.settings import Inference
 from pmbnn.inference.xla.rewrites import leaf_lengths, materialised
 from pmbnn.models.point import PointRV
@@ -49,7 +50,8 @@ def build_divergence(
     """Divergence of `guide` from the prior in nats, and how each expectation is computed.
 
     The value is exact or an unbiased estimate. For a point guide it is the negative log-prior at
-    the point (``map``) or 0 (``maximum_likelihood``), and there is no expectation.
+    the point (``map``) or 0 (``maximum_likelihood``), and there is no expectation. For dropout it
+    is the negative expected log-prior.
 
     Parameters
     ----------
@@ -69,6 +71,10 @@ def build_divergence(
         return pt.constant(np.float64(0.0)), {}
     if guide.is_point:
         return -flat.log_prior, {}
+    if isinstance(guide, Dropout):
+        return -expected_log_prior(flat, guide, constrained), dict.fromkeys(
+            flat.log_priors, "exact"
+        )
     if settings.estimator == "path_derivative":
         at_draw = dict.fromkeys(flat.log_priors, "monte_carlo")
         fixed = {name: disconnected_grad(value) for name, value in constrained.items()}
@@ -284,14 +290,21 @@ def build_objective(
     the minibatch weight is that of Hoffman et al. (2013), Stochastic Variational Inference.
     """
     parameters = _inputs(guide.shapes)
-    noise = {name: Noise(variable, "normal") for name, variable in _inputs(guide.noise).items()}
+    is_dropout = isinstance(guide, Dropout)
+    # Masks are of the inputs of each row: fits with dropout draw no vector.
+    inputs = {} if is_dropout else _inputs(guide.noise)
+    noise = {name: Noise(variable, "normal") for name, variable in inputs.items()}
     constrained = guide.constrained(parameters)
     if settings.estimator not in REWRITES:
         # XLA would compute scales again for weights, gradients and divergence. The rewrites of the
         # likelihood square them, and are faster if it does.
         constrained = {name: materialised(v) if v.owner else v for name, v in constrained.items()}
-    draw = guide.draw(constrained, {name: n.variable for name, n in noise.items()})
-    *terms, likelihood_noise = rewrite_likelihood(flat, constrained, settings.estimator)
+    if is_dropout:
+        draw = constrained["loc"]
+        *terms, likelihood_noise = drop_inputs(flat, guide.rate)
+    else:
+        draw = guide.draw(constrained, {name: n.variable for name, n in noise.items()})
+        *terms, likelihood_noise = rewrite_likelihood(flat, constrained, settings.estimator)
     noise |= likelihood_noise
     weights: np.ndarray | TensorVariable = row_weights(rows, batch, padding)
     data, n_rows = flat.data, rows

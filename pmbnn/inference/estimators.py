@@ -271,10 +271,10 @@ SMALLEST_VARIANCE = 1e-20
 
 @dataclass(frozen=True)
 class Noise:
-    """An input for noise, drawn from a standard normal or from signs ±1."""
+    """An input for noise: standard normal, signs ±1, or uniform from 0 to 1."""
 
     variable: TensorVariable
-    kind: Literal["normal", "sign"]
+    kind: Literal["normal", "sign", "uniform"]
 
 
 def rewrite_likelihood(
@@ -300,7 +300,7 @@ def rewrite_likelihood(
     potentials = list(flat.potentials.values())
     if estimator not in REWRITES:
         return log_likelihoods, potentials, {}
-    graph = _copied([*log_likelihoods, *potentials])
+    graph = likelihood_graph(flat)
     products = find_products(graph, flat.free, flat.data, flat.row_data)
     if not products:
         raise ValueError(
@@ -391,8 +391,9 @@ def _noise_input(shape: tuple[int, ...]) -> TensorVariable:
     return pt.tensor("noise", dtype="float64", shape=shape)
 
 
-def _copied(outputs: list[TensorVariable]) -> FunctionGraph:
-    """A graph that may be changed, with the inputs of the original."""
+def likelihood_graph(flat: FlatModel) -> FunctionGraph:
+    """Log-likelihoods and potentials as a graph that may be changed, on the model's inputs."""
+    outputs = [*flat.log_likelihoods.values(), *flat.potentials.values()]
     inputs = list(graph_inputs(outputs))
     memo = clone_get_equiv(inputs, outputs, copy_inputs=False, copy_orphans=False)
     return FunctionGraph(inputs, [memo[output] for output in outputs], clone=False)

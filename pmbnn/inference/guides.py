@@ -75,6 +75,8 @@ class Guide(Summarised):
     """Whether the guide is a single point."""
     is_factorised: ClassVar[bool] = False
     """Whether the elements are independent."""
+    has_density: ClassVar[bool] = True
+    """Whether the guide has a density, hence an entropy."""
     is_linearised: ClassVar[bool] = False
     """Whether predictions take the network as linear in the vector about ``loc``."""
 
@@ -339,6 +341,7 @@ class Point(Guide):
 
     is_point = True
     is_factorised = True
+    has_density = False
 
     @property
     def shapes(self):  # noqa: D102
@@ -363,6 +366,64 @@ class Point(Guide):
         return pt.zeros_like(constrained["loc"])
 
 
+@dataclass(frozen=True, repr=False)
+class Dropout(Guide):
+    """Weights of which those of random inputs are zero; everything else is a point.
+
+    An input that is kept has its weights divided by ``1 - rate``, so that ``loc`` is the mean of
+    the weights. There is one draw of all inputs that are dropped for all rows; a fit has one for
+    each (`pmbnn.inference.dropout`). Predictions of single rows have the same distribution.
+
+    Parameters
+    ----------
+    rate
+        Probability that an input is dropped.
+    masks
+        For each element the number of an element whose noise decides whether both are dropped, and
+        -1 for elements that never are, ``(size,)``. It is stored as a constrained parameter, and
+        needed for fits only.
+
+    References
+    ----------
+    Gal and Ghahramani (2016), Dropout as a Bayesian Approximation, section 3. There weights that
+    are kept are not divided.
+    """
+
+    rate: float = 0.0
+    masks: np.ndarray | None = field(default=None, compare=False)
+
+    has_density: ClassVar[bool] = False
+
+    @property
+    def shapes(self):  # noqa: D102
+        return {"loc": (self.size,)}
+
+    @property
+    def constrained_shapes(self):  # noqa: D102
+        return {"loc": (self.size,), "masks": (self.size,)}
+
+    def initial(self, loc, scale, rng):  # noqa: D102
+        return {"loc": loc}
+
+    def constrained(self, parameters):  # noqa: D102
+        return {"loc": self._loc(parameters), "masks": pt.constant(self.masks.astype("float64"))}
+
+    def draw(self, constrained, noise):  # noqa: D102
+        numbers = constrained["masks"].astype("int32")
+        # Standard normal noise is above this quantile with the probability that an input is kept.
+        is_kept = noise["noise"][numbers] > ndtri(self.rate)
+        return constrained["loc"] * (1 + (numbers >= 0) * (is_kept / (1 - self.rate) - 1))
+
+    def extremes(self, constrained: Arrays) -> tuple[TensorVariable, TensorVariable]:
+        """The vector with every input kept, and with every input dropped."""
+        loc, may_drop = constrained["loc"], constrained["masks"] >= 0
+        return tuple(pt.where(may_drop, factor, 1.0) * loc for factor in (1 / (1 - self.rate), 0.0))
+
+    def marginal_scale(self, constrained):  # noqa: D102
+        scale = np.sqrt(self.rate / (1 - self.rate))
+        return pt.abs(constrained["loc"]) * scale * (constrained["masks"] >= 0)
+
+
 GUIDES: dict[str, type[Guide]] = {
     "mean_field": MeanField,
     "low_rank": LowRank,
@@ -370,6 +431,7 @@ GUIDES: dict[str, type[Guide]] = {
     "laplace": Laplace,
     "map": Point,
     "maximum_likelihood": Point,
+    "dropout": Dropout,
 }
 
 
@@ -379,6 +441,7 @@ def build_guide(
     improper: bool,
     spread: tuple[bool, ...] | None = None,
     coordinates: "Coordinates | None" = None,
+    masks: np.ndarray | None = None,
 ) -> Guide:
     """The guide that the settings name, for a model with `size` unconstrained scalars.
 
@@ -389,6 +452,8 @@ def build_guide(
     coordinates
         Coordinates at a mode of the posterior, if there is one: then scales have no upper limit
         under an improper prior.
+    masks
+        Of the guide ``dropout``, for fits; see `Dropout`.
 
     Raises
     ------
@@ -398,6 +463,8 @@ def build_guide(
     """
     capped, name = improper and coordinates is None, settings.guide
     cap, given = settings.improper_scale_cap if capped else None, {"coordinates": coordinates}
+    if name == "dropout":
+        return Dropout(size, rate=settings.dropout_rate, masks=masks)
     if spread is not None and not GUIDES[name].is_factorised:
         choices = sorted(g for g, guide in GUIDES.items() if guide.is_factorised)
         raise ValueError(

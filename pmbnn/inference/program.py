@@ -19,6 +19,7 @@ from pmbnn.core.spec import Tune
 from pmbnn.core.stages import staged
 from pmbnn.inference.batches import cast, flatten_for_steps, model_values, stack
 from pmbnn.inference.coordinates import Coordinates
+from pmbnn.inference.dropout import find_masks
 from pmbnn.inference.elbo import ROW_WEIGHTS, Objective, build_objective, row_weights
 from pmbnn.inference.flat import FlatModel, ModelGraphs, n_observations, value_shapes
 from pmbnn.inference.guides import Guide, build_guide
@@ -304,10 +305,11 @@ def build_program(
     settings = settings or Inference()
     rows = n_observations(model) if rows is None else rows
     flat, batch, padding, allow_fewer_rows = flatten_for_steps(
-        model, rows, settings.batch, not settings.is_point, allow_fewer_rows
+        model, rows, settings.batch, settings.has_entropy, allow_fewer_rows
     )
-    improper = flat.improper and not settings.is_point
-    guide = build_guide(settings, flat.size, improper, flat.spread, coordinates)
+    improper = flat.improper and settings.has_entropy
+    masks = find_masks(flat) if settings.guide == "dropout" else None
+    guide = build_guide(settings, flat.size, improper, flat.spread, coordinates, masks)
     objective = build_objective(
         flat, guide, settings, rows, batch, padding, allow_fewer_rows=allow_fewer_rows
     )
@@ -345,7 +347,8 @@ def _build_starter(model, settings: Inference, rows: int, *options) -> Program |
     steps = max(1, round(MAP_SHARE * settings.total_steps(rows)))
     changes = {"guide": "map", "estimator": "reparameterisation", "kl_scaling": "sum"}
     changes |= {"initial_mean": "fan_in", "iterate_averaging": 0.0, "early_stop": False}
-    settings = settings.model_copy(update=changes | {"steps": steps, "epochs": None})
+    changes |= {"steps": steps, "epochs": None, "dropout_rate": None}
+    settings = settings.model_copy(update=changes)
     return build_program(model, settings, rows, *options)
 
 

@@ -14,8 +14,14 @@ DEFAULT_STEPS = 10_000
 POINT_GUIDES = ("map", "maximum_likelihood")
 """Guides that are a single point, without draws and entropy."""
 
-ONE_BY_ONE_GUIDES = (*POINT_GUIDES, "mean_field")
+ONE_BY_ONE_GUIDES = (*POINT_GUIDES, "dropout", "mean_field")
 """Guides in which some variables may be point parameters."""
+
+NO_ELBO_GUIDES = (*POINT_GUIDES, "dropout", "laplace")
+"""Guides whose objective is no bound of the evidence."""
+
+OBJECTIVES = {"laplace": "evidence", "dropout": "objective"}
+"""What fits with some guides have in the place of an ELBO."""
 
 Estimator = Literal["reparameterisation", "path_derivative", "local_reparameterisation", "flipout"]
 ESTIMATORS: tuple[str, ...] = get_args(Estimator)
@@ -47,15 +53,19 @@ class Inference(Specification):
         Family of the approximation: normal with independent variables (``mean_field``), with
         a covariance that is diagonal plus one of low ``rank`` (``low_rank``), or with any
         covariance (``full_rank``); a normal at a mode of the posterior with the inverse curvature
-        there as covariance, which predicts by the network made linear at the mode (``laplace``); or
+        there as covariance, which predicts by the network made linear at the mode (``laplace``);
         a point, that of highest posterior density (``map``) or likelihood
-        (``maximum_likelihood``).
+        (``maximum_likelihood``); or a ``map`` point whose weight matrices lose random inputs, in
+        the fit and in predictions (``dropout``, Gal and Ghahramani, 2016).
     rank
         Rank of the guide ``low_rank``.
     curvature
         That of the guide ``laplace``: of the log-density (``full``), or the generalised
         Gauss–Newton matrix (``gauss_newton``), which leaves out the curvature of the network in its
         weights. That is never negative; rectified units, which have kinks, need it.
+    dropout_rate
+        Probability with which the guide ``dropout`` drops an input of a weight matrix; it has no
+        default. With 0 the guide is ``map``.
     estimator
         How the gradient is estimated: ``reparameterisation``; ``path_derivative``, without
         the score of the guide; ``local_reparameterisation``, which draws the product of weights and
@@ -126,10 +136,11 @@ class Inference(Specification):
 
     engine: Literal["compiled", "pymc"] = "compiled"
     guide: Literal[
-        "mean_field", "low_rank", "full_rank", "laplace", "map", "maximum_likelihood"
+        "mean_field", "low_rank", "full_rank", "laplace", "map", "maximum_likelihood", "dropout"
     ] = "mean_field"
     rank: Count = 10
     curvature: Literal["full", "gauss_newton"] = added("full")
+    dropout_rate: Share | None = added(None)
     estimator: Estimator = "reparameterisation"
     kl: Literal["auto", "monte_carlo"] = "auto"
     kl_weight: Annotated[float, Field(ge=0)] = 1.0
@@ -195,6 +206,7 @@ class Inference(Specification):
             raise ValueError(
                 f"must have `guide` laplace with `curvature` {self.curvature}, got {self.guide}"
             )
+        self._check_dropout()
         if self.estimator == "path_derivative" and self.kl_scaling != "sum":
             raise ValueError("must have `kl_scaling` sum with `estimator` path_derivative")
 
@@ -212,6 +224,21 @@ class Inference(Specification):
                 "come to its mode"
             )
 
+    def _check_dropout(self) -> None:
+        """Raise ValueError if the guide ``dropout`` has no rate, or another guide has one."""
+        if self.guide != "dropout":
+            if self.dropout_rate is not None:
+                raise ValueError(f"must have `guide` dropout with `dropout_rate`, got {self.guide}")
+            return
+        if self.dropout_rate is None:
+            raise ValueError("must have `dropout_rate` with `guide` dropout, such as 0.05")
+        for name, why in DROPOUT_LACKS.items():
+            if getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(
+                    f"must leave out `{name}` with `guide` dropout, {why}, "
+                    f"got {getattr(self, name)}"
+                )
+
     def _check_optimum(self) -> None:
         """Raise ValueError if the maximum of a fit is not that of the ELBO of a normal guide."""
         for name in OPTIMUM_LACKS:
@@ -220,7 +247,7 @@ class Inference(Specification):
                     f"must leave out `{name}` with `check_optimum`, which is of the ELBO of all "
                     f"rows, got {getattr(self, name)}"
                 )
-        if self.is_point or self.guide == "laplace":
+        if self.guide in NO_ELBO_GUIDES:
             raise ValueError(
                 f"must have `guide` mean_field, low_rank or full_rank with `check_optimum`, "
                 f"got {self.guide}"
@@ -246,6 +273,15 @@ class Inference(Specification):
         """Whether the guide is a single point."""
         return self.guide in POINT_GUIDES
 
+    @property
+    def has_entropy(self) -> bool:
+        """Whether the objective has the entropy of a guide.
+
+        Without it a fit maximises a density, which is that of the constrained variables and has a
+        maximum under an improper prior, too.
+        """
+        return not self.is_point and self.guide != "dropout"
+
     def total_steps(self, rows: int) -> int:
         """Gradient steps of a fit on that many rows."""
         if self.epochs is None:
@@ -269,3 +305,9 @@ LAPLACE_LACKS = {
     "kl_annealing": "which is at a mode of the posterior",
 }
 """Settings that the guide ``laplace`` takes at their defaults only, and why."""
+
+DROPOUT_LACKS = {
+    "estimator": "which drops inputs of each row",
+    "kl": "whose expectations are exact",
+}
+"""Settings that the guide ``dropout`` takes at their defaults only, and why."""

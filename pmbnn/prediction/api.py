@@ -22,7 +22,7 @@ from pmbnn.inference.samplers.run import build_sampler, sample_posterior
 from pmbnn.inference.samplers.settings import SAMPLING, Sampling
 from pmbnn.inference.samplers.whitened import ENGINES as WHITENED
 from pmbnn.inference.samplers.whitened import sample_whitened
-from pmbnn.inference.settings import DEFAULT_STEPS, Inference
+from pmbnn.inference.settings import DEFAULT_STEPS, OBJECTIVES, Inference
 from pmbnn.inference.unit_free import fit_unit_free
 from pmbnn.inference.unsupported import why_not_finite
 from pmbnn.inference.xla.compile import sharing_programs
@@ -105,7 +105,8 @@ def fit(
     guide
         ``mean_field``, ``low_rank`` or ``full_rank`` normals on the unconstrained variables; a
         normal at the mode of a network's posterior, ``laplace``, whose predictions are those of the
-        network made linear there; or a point: ``map``, ``maximum_likelihood``.
+        network made linear there; a point: ``map``, ``maximum_likelihood``; or ``dropout`` of the
+        inputs of weights, with a ``dropout_rate``.
     learning_rate
         Adam's, at its highest.
     progress
@@ -154,7 +155,9 @@ def fit(
     dtype = chosen_dtype(model, dtype)
     place = device_here(device)
     with running_on(place), shown(progress):
-        fit_any = fit_unit_free if parts_of(model) is None else fit_model
+        # Dropout drops weights, which have no other coordinates.
+        is_free = parts_of(model) is None and inference.guide != "dropout"
+        fit_any = fit_unit_free if is_free else fit_model
         program, fits = fit_any(model, inference, dtype=dtype)
     finite = [fit for fit in fits if not fit.failed]
     if not finite:
@@ -180,7 +183,7 @@ def fit(
         reason=best.reason,
         draws_of=(
             f"the {inference.guide.replace('_', '-')} guide of restart {best.replica}, "
-            f"highest {'evidence' if inference.guide == 'laplace' else 'ELBO'} of {len(fits)}"
+            f"highest {OBJECTIVES.get(inference.guide, 'ELBO')} of {len(fits)}"
         ),
         dtype=dtype,
         device=place,

@@ -120,7 +120,7 @@ class GuideDraws(Summarised):
         return replace(self, parameters=parameters, draw_key=draw_key)
 
     def log_density(self, values):  # noqa: D102
-        if self.guide.is_point:
+        if not self.guide.has_density:
             return None
         # Double precision: the sum over a large network's parameters needs it.
         with precision("float64"):

@@ -175,7 +175,8 @@ def posterior_beside(prior: StoredPrior, records: Sequence[CellRecord]) -> CellR
     matching = [r for r in records if r.results and prior.is_of(r)]
     sampled = [r for r in matching if r.cell.samples_posterior]
     converged = [r for r in sampled if r.status == "converged"]
-    fitted = [r for r in matching if not (r.cell.is_tempered or r.cell.is_point)]
+    others = ("is_tempered", "is_point", "is_dropout")
+    fitted = [r for r in matching if not any(getattr(r.cell, name) for name in others)]
     return next(iter((*converged, *sampled, *fitted)), None)
 
 

@@ -285,6 +285,8 @@ def _method(records: Sequence[CellRecord]) -> str:
         return f"{name.replace('_', ' ')} estimates"
     if cell.is_laplace:
         return "Laplace approximations"
+    if cell.is_dropout:
+        return "Monte-Carlo dropout"
     return f"ADVI with a {name.replace('_', '-')} guide"
 
 

@@ -206,7 +206,8 @@ def fit_title(cell: Cell) -> str:
     words = f"{title(cell.prior)} × {scale_title(cell.hyperprior)}"
     if cell.is_sampled:
         return f"{words}, {method_name(cell.inference).upper()}{_temperature(cell)}"
-    return f"{words}, {method_name(cell.inference).replace('_', ' ')}" if cell.is_point else words
+    is_named = cell.is_point or cell.is_dropout
+    return f"{words}, {method_name(cell.inference).replace('_', ' ')}" if is_named else words
 
 
 def _temperature(cell: Cell) -> str:
@@ -252,10 +253,10 @@ def cell_title(record: CellRecord) -> str:
 
 
 def _fit_words(cell: Cell) -> str:
-    """Method of a fit unless it is the default: a sampler, a point, or a tempered posterior."""
+    """Method of a fit unless it is the default: a sampler, a point, dropout, or tempered."""
     if cell.is_sampled:
         return f", by {method_name(cell.inference).upper()}{_temperature(cell)}"
-    if cell.is_point:
+    if cell.is_point or cell.is_dropout:
         return f", {method_name(cell.inference).replace('_', ' ')}"
     weight = getattr(cell.inference, "kl_weight", 1.0)
     return "" if weight == 1 else f", KL weight {weight:g}"
@@ -470,11 +471,11 @@ def invalid_chains(records: Sequence[CellRecord]) -> dict[str, str]:
 def bounds_evidence(record: CellRecord) -> bool:
     """Whether the ELBO or evidence of a cell bounds the evidence of its posterior.
 
-    A point has no width, and its objective is a density; Laplace's approximation of the evidence
-    may be too high; an ensemble is no posterior.
+    A point has no width, and its objective is a density, as is that of dropout; Laplace's
+    approximation of the evidence may be too high; an ensemble is no posterior.
     """
     cell = record.cell
-    is_other = cell.is_point or cell.is_laplace or cell.is_tempered or cell.is_ensemble
+    is_other = cell.lacks_elbo or cell.is_tempered or cell.is_ensemble
     return record.status != "improper" and not is_other
 
 

@@ -910,8 +910,8 @@ def check_rejected(folder, *arguments, match):
         ),
         (
             {"inference": {"guide": "structured"}},
-            r"`sweeps\[0\].inference.guide` must be one of full_rank, laplace, low_rank, map, "
-            "maximum_likelihood, mean_field, got 'structured'",
+            r"`sweeps\[0\].inference.guide` must be one of dropout, full_rank, laplace, low_rank, "
+            "map, maximum_likelihood, mean_field, got 'structured'",
         ),
     ],
 )

@@ -125,6 +125,10 @@ def test_what_is_known_of_the_guide(made, folder):
     (row,) = agreement_table(folder, [fit, smc]).to_dict("records")
     assert (row["units_off"], row["units"], row["pareto_k"]) == (1, 2, 5.0)
     assert (row["kl_gap"], row["kl_gap_mcse"]) == (12.0, 0.1)
+    for other in ({"guide": "map"}, {"guide": "dropout", "dropout_rate": 0.1}):
+        fit = stored(folder, record(made, "other", GUIDED | other, elbo=-262.0), trace)
+        (row,) = agreement_table(folder, [fit, smc]).to_dict("records")
+        assert "kl_gap" not in row, "its objective is no ELBO"
 
 
 def test_spreads_are_of_all_classes_and_of_rows_that_have_one(made, folder):

@@ -19,6 +19,7 @@ from pmbnn.compare.baseline_models import BASELINES
 from pmbnn.compare.baselines import (
     BY_ELBO,
     CHOSEN,
+    DROPOUT,
     NAMED_NETWORK,
     make_baselines,
     tally,
@@ -206,6 +207,32 @@ def test_elbos_are_compared_where_they_are_bounds_of_the_same():
     sampled, _ = made(others[1:2])
     assert CHOSEN in sampled.index
     assert BY_ELBO not in sampled.index
+
+
+def dropout_cells(*rates):
+    """The first rate is best on held-out rows of the first data seed, the second on the other."""
+    for rate, scores in zip(rates, [(0.1, 0.9), (0.3, 0.2)], strict=False):
+        for seed, score in enumerate(scores):
+            settings = {"guide": "dropout", "dropout_rate": rate, "seed": 0}
+            yield cell("normal", seed, score, 999, 3 + 10 * rate, inference=settings)
+
+
+def test_dropout_is_a_baseline_whose_rate_held_out_rows_choose():
+    """It is no candidate for the network, however good its held-out score or its objective."""
+    advi = cells(normal=[(1.0, -30, 2.0), (1.0, -30, 2.2)])
+    means, paired = made([*advi, *dropout_cells(0.1, 0.2)])
+    assert means.loc[CHOSEN, "nll"] == means.loc[BY_ELBO, "nll"] == pytest.approx(2.1)
+    assert means.loc[DROPOUT, "nll"] == pytest.approx(np.mean([4, 5]))
+    assert means.loc[DROPOUT, "kind"] == "baseline"
+    assert "0.1 (1)" in means.loc[DROPOUT, "combination"]
+    assert "0.2 (1)" in means.loc[DROPOUT, "combination"]
+    assert paired.loc[(DROPOUT, "nll"), "difference"] == pytest.approx(2.1 - 4.5)
+
+
+def test_dropout_alone_is_the_network():
+    means, _ = made([*dropout_cells(0.1, 0.2)])
+    assert means.loc[CHOSEN, "nll"] == pytest.approx(4.5)
+    assert not {DROPOUT, BY_ELBO} & set(means.index)
 
 
 def test_fits_of_a_cell_count_by_their_mean():

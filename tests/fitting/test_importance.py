@@ -103,6 +103,7 @@ def test_draws_of_another_distribution_have_no_loo():
     assert set(found) == {"log_likelihood", "log_likelihood_mcse"}
 
 
-def test_large_networks_and_points_are_not_looked_at():
+def test_large_networks_and_guides_without_a_density_are_not_looked_at():
     assert importance_results(cell_with(100, network=Dense(hidden=(60, 60))), None) == {}
     assert importance_results(cell_with(100, guide="map"), None) == {}
+    assert importance_results(cell_with(100, guide="dropout", dropout_rate=0.1), None) == {}

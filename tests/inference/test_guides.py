@@ -20,8 +20,10 @@ POINTS = ["map", "maximum_likelihood"]
 
 
 def build(name, cap=None, size=SIZE, rank=3):
-    settings = Inference(guide=name, rank=rank, improper_scale_cap=cap or 10.0)
-    return build_guide(settings, size, improper=cap is not None)
+    rate = 0.1 if name == "dropout" else None
+    settings = Inference(guide=name, rank=rank, dropout_rate=rate, improper_scale_cap=cap or 10.0)
+    masks = np.full(size, -1) if name == "dropout" else None
+    return build_guide(settings, size, improper=cap is not None, masks=masks)
 
 
 def random_parameters(guide, random_seed=0):
@@ -175,7 +177,7 @@ def test_full_rank_has_a_largest_size():
 @pytest.mark.parametrize("name", GUIDES)
 def test_cap_is_for_improper_models(name):
     assert build(name).scale_cap is None
-    assert build(name, cap=0.5).scale_cap == 0.5
+    assert build(name, cap=0.5).scale_cap == (None if name == "dropout" else 0.5)
 
 
 # --- starts -------------------------------------------------------------------------------

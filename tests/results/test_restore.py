@@ -126,6 +126,16 @@ def test_draws_of_other_guides(tmp_path, monkeypatch, guide):
     check_draws(cell)
 
 
+def test_draws_and_predictions_of_dropout(tmp_path):
+    """With the masks of the file."""
+    settings = "guide: dropout, dropout_rate: 0.2, steps: 50, restarts: 2, validation: 0"
+    [cell] = stored(tmp_path, "[[3]]", "normal", "half_normal", settings)
+    check_draws(cell)
+    assert (trace_of(cell)["weight_1"] == 0).any()
+    test_predictions_are_those_that_were_stored([cell])
+    assert "pareto_k" not in opened(cell).results
+
+
 def test_the_stored_history_adds_up(toy_cells):
     """At the weight that the settings give the divergence."""
     for cell in toy_cells:

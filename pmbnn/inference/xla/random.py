@@ -81,6 +81,14 @@ def sign(
     return 1 - 2 * (bits >> np.uint32(31)).astype(dtype)
 
 
+def uniform(
+    key: jax.Array, step: jax.Array, stream: int, start: int, size: int, dtype: str
+) -> jax.Array:
+    """Uniform numbers of one step and array from place `start` on, 0 or above and below 1."""
+    bits, _ = _words(key, step, stream, start, size)
+    return (bits >> np.uint32(8)).astype(jnp.int32).astype(dtype) * 2.0**-24
+
+
 def _words(key, step, stream: int, start: int, size: int) -> tuple[jax.Array, jax.Array]:
     """Two words of random bits for each place from `start` on, ``(size,)``, unsigned 32-bit."""
     counter = (step.astype(jnp.uint32) << np.uint32(STREAM_BITS)) | np.uint32(stream)
@@ -88,7 +96,7 @@ def _words(key, step, stream: int, start: int, size: int) -> tuple[jax.Array, ja
     return threefry(key, places, jnp.full((size,), counter))
 
 
-DRAWS = {"normal": normal, "sign": sign}
+DRAWS = {"normal": normal, "sign": sign, "uniform": uniform}
 """Generators by kind of noise."""
 
 

@@ -78,7 +78,8 @@ def test_pieces_share_no_number():
 
 @pytest.mark.parametrize("dtype", slow_but(["float32"], ["float32", "float64"]))
 def test_distributions(dtype):
-    normal, sign = (drawn(kind, size=100_001, dtype=dtype) for kind in ("normal", "sign"))
+    kinds = ("normal", "sign", "uniform")
+    normal, sign, uniform = (drawn(kind, size=100_001, dtype=dtype) for kind in kinds)
     assert stats.kstest(normal, stats.norm.cdf).pvalue > 1e-4
     moments = {2: 1, 4: 3, 6: 15}
     variance = {2: 2, 4: 96, 6: 10170}
@@ -87,6 +88,8 @@ def test_distributions(dtype):
         assert abs(error) < 4.5 * np.sqrt(variance[power] / normal.size)
     assert set(np.unique(sign)) == {-1, 1}
     assert abs(sign.mean()) < 4.5 / np.sqrt(sign.size)
+    assert stats.kstest(uniform, "uniform").pvalue > 1e-4
+    assert 0 <= uniform.min() < uniform.max() < 1
 
 
 def test_halves_are_independent():
