@@ -141,6 +141,7 @@ def verdict(
     rate_sums: np.ndarray,
     is_finite: bool,
     improper: bool,
+    objective: str = "ELBO",
 ) -> tuple[Status, str]:
     """Status of a fit, and the reason.
 
@@ -152,10 +153,12 @@ def verdict(
         Whether all parameters of the guide are.
     improper
         Whether the ELBO has no maximum.
+    objective
+        What is maximised, in words.
     """
     bad = np.flatnonzero(~np.isfinite(history))
     if bad.size:
-        return "diverged", f"the ELBO was not finite by step {step[bad[0]]}"
+        return "diverged", f"the {objective} was not finite by step {step[bad[0]]}"
     if not is_finite:
         return "diverged", "some parameter of the guide is not finite"
     if improper:
@@ -164,5 +167,5 @@ def verdict(
     if gain is None:
         return "not_converged", "too few steps to tell"
     status = "converged" if gain.is_within(STANDARD_ERRORS) else "not_converged"
-    reason = f"the last tenth of the way raised the ELBO by {gain.value:.3g} ± {gain.error:.2g}"
-    return status, reason
+    change = f"{gain.value:.3g} ± {gain.error:.2g}"
+    return status, f"the last tenth of the way raised the {objective} by {change}"

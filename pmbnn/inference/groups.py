@@ -35,6 +35,7 @@ from pmbnn.inference.program import (
     reported,
 )
 from pmbnn.inference.result import Fit, History, Progress, Replica, Snapshot
+from pmbnn.inference.settings import OBJECTIVES
 from pmbnn.inference.unsupported import explained
 from pmbnn.inference.xla.compile import precision
 
@@ -437,7 +438,8 @@ def _results(group: _Group, at: GroupState, count: int) -> list[Fit]:
         history = History(steps, elbo[windows, i], *parts[windows, i].T)
         fit_arrays = {name: array[i] for name, array in arrays.items()}
         finite = all(np.isfinite(a).all() for a in (*fit_arrays.values(), scale[i]))
-        status, reason = verdict(history.elbo, steps, rates[windows], finite, program.improper)
+        at_end = (history.elbo, steps, rates[windows], finite, program.improper)
+        status, reason = verdict(*at_end, OBJECTIVES.get(program.settings.guide, "ELBO"))
         fits.append(
             Fit(
                 constrained=fit_arrays,

@@ -14,7 +14,7 @@ DEFAULT_STEPS = 10_000
 POINT_GUIDES = ("map", "maximum_likelihood")
 """Guides that are a single point, without draws and entropy."""
 
-ONE_BY_ONE_GUIDES = (*POINT_GUIDES, "dropout", "mean_field")
+ONE_BY_ONE_GUIDES = ("dropout", *POINT_GUIDES, "mean_field")
 """Guides in which some variables may be point parameters."""
 
 NO_ELBO_GUIDES = (*POINT_GUIDES, "dropout", "laplace")

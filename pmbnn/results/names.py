@@ -206,8 +206,15 @@ def fit_title(cell: Cell) -> str:
     words = f"{title(cell.prior)} × {scale_title(cell.hyperprior)}"
     if cell.is_sampled:
         return f"{words}, {method_name(cell.inference).upper()}{_temperature(cell)}"
-    is_named = cell.is_point or cell.is_dropout
-    return f"{words}, {method_name(cell.inference).replace('_', ' ')}" if is_named else words
+    guide = _unusual_guide(cell)
+    return f"{words}, {guide}" if guide else words
+
+
+def _unusual_guide(cell: Cell) -> str:
+    """A point, or dropout with its rate; empty for other fits."""
+    if cell.is_dropout:
+        return f"dropout {cell.inference.dropout_rate:g}"
+    return method_name(cell.inference).replace("_", " ") if cell.is_point else ""
 
 
 def _temperature(cell: Cell) -> str:
@@ -256,8 +263,8 @@ def _fit_words(cell: Cell) -> str:
     """Method of a fit unless it is the default: a sampler, a point, dropout, or tempered."""
     if cell.is_sampled:
         return f", by {method_name(cell.inference).upper()}{_temperature(cell)}"
-    if cell.is_point or cell.is_dropout:
-        return f", {method_name(cell.inference).replace('_', ' ')}"
+    if guide := _unusual_guide(cell):
+        return f", {guide}"
     weight = getattr(cell.inference, "kl_weight", 1.0)
     return "" if weight == 1 else f", KL weight {weight:g}"
 

@@ -283,6 +283,7 @@ def test_classes(tmp_path):
     assert ((probability[:, 1] > 0.5) == y).mean() > 0.95
     assert "objective" in repr(posterior)
     assert "objective" in posterior.draws_of
+    assert "raised the objective by" in posterior.reason
     assert np.isnan(posterior.pareto_k)
     posterior.save(tmp_path / "posterior.nc")
     kept = pb.load(tmp_path / "posterior.nc", model)

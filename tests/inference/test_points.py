@@ -174,8 +174,8 @@ PLACE = "sweeps[0]"
 MISTAKES = {
     "covariance": (
         {"inference": {"guide": "low_rank"}},
-        f"`{PLACE}.inference.guide` must be map, maximum_likelihood or mean_field with point "
-        f"parameters (`{PLACE}.likelihood`), got 'low_rank'.",
+        f"`{PLACE}.inference.guide` must be dropout, map, maximum_likelihood or mean_field with "
+        f"point parameters (`{PLACE}.likelihood`), got 'low_rank'.",
     ),
     "sampler": (
         {"inference": "mclmc"},
@@ -184,8 +184,8 @@ MISTAKES = {
     ),
     "scale of a covariance": (
         {"likelihood": "normal", "hyperprior": "point", "inference": {"guide": "full_rank"}},
-        f"`{PLACE}.inference.guide` must be map, maximum_likelihood or mean_field with point "
-        f"parameters (`{PLACE}.hyperprior`), got 'full_rank'.",
+        f"`{PLACE}.inference.guide` must be dropout, map, maximum_likelihood or mean_field with "
+        f"point parameters (`{PLACE}.hyperprior`), got 'full_rank'.",
     ),
     "on the variance": (
         {"hyperprior": {"kind": "point", "on": "variance"}},

@@ -81,7 +81,7 @@ def test_title_of_a_cell(made):
         ({"guide": "mean_field", "kl_weight": 0.1}, "hyperprior, KL weight 0.1, accuracy"),
         ({"guide": "mean_field", "kl_weight": 1.0}, "hyperprior, accuracy"),
         ({"guide": "map", "kl_weight": 1.0}, "hyperprior, map, accuracy"),
-        ({"guide": "dropout", "dropout_rate": 0.1}, "hyperprior, dropout, accuracy"),
+        ({"guide": "dropout", "dropout_rate": 0.1}, "hyperprior, dropout 0.1, accuracy"),
         ({"guide": "maximum_likelihood"}, "hyperprior, maximum likelihood, accuracy"),
     ],
 )

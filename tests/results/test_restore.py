@@ -133,7 +133,7 @@ def test_draws_and_predictions_of_dropout(tmp_path):
     check_draws(cell)
     assert (trace_of(cell)["weight_1"] == 0).any()
     test_predictions_are_those_that_were_stored([cell])
-    assert "pareto_k" not in opened(cell).results
+    assert "pareto_k" not in Results(cell.parent.parent).load_record(cell.name).results
 
 
 def test_the_stored_history_adds_up(toy_cells):
