@@ -37,7 +37,7 @@ from pmbnn.results.names import (
     posterior_row,
     sampler_pairs,
 )
-from pmbnn.results.reading import WEIGHT, load_arrays, switched_off
+from pmbnn.results.reading import WEIGHT, active_units, load_arrays, switched_off
 from pmbnn.results.record import NOT_CONVERGED, CellRecord
 from pmbnn.results.store import Results
 from pmbnn.results.tables import table_of
@@ -66,7 +66,8 @@ def agreement_table(results: Results, records: Sequence[CellRecord]) -> pd.DataF
     (``_floor``), what else tells the two apart there, and a ``verdict``: ``agrees``, ``differs`` or
     ``undecided``; the same elsewhere, the place at the end of the names; differences of results,
     fitted less sampled; ``pareto_k`` of the guide's importance weights; hidden ``units`` and how
-    many are off; where the evidence is known what `kl_gap` adds.
+    many are off; hidden units that matter in a draw of the fitted cell (``active_units``) and of
+    the sampled one (``reference_active_units``); where the evidence is known what `kl_gap` adds.
 
     Of class probabilities the distance is ``total_variation``, and elsewhere is over the map.
     ``same_class`` is the share of rows where both predict one class, ``sd_ratio`` the median, over
@@ -99,7 +100,7 @@ def _row(results: Results, fitted: CellRecord, sampled: CellRecord) -> dict[str,
     kind = KINDS[fitted.predictive]
     arrays = dict.fromkeys(kind.groups.values(), kind.arrays)
     fit_trace = load_arrays(results, fitted.name, arrays | GUIDE_ARRAYS)
-    sampled_trace = load_arrays(results, sampled.name, arrays)
+    sampled_trace = load_arrays(results, sampled.name, arrays | GUIDE_ARRAYS)
     row: dict[str, Any] = {}
     for place, group in kind.groups.items():
         both = [t[group].dataset for t in (fit_trace, sampled_trace) if group in t.children]
@@ -128,7 +129,19 @@ def _row(results: Results, fitted: CellRecord, sampled: CellRecord) -> dict[str,
     ours, theirs = fitted.results, sampled.results
     names = [name for name in kind.differences if name in ours and name in theirs]
     row = head | row | {f"{name}_difference": ours[name] - theirs[name] for name in names}
+    row |= _active_units(fit_trace, sampled_trace)
     return row if is_sampled else row | _guide_columns(fitted, fit_trace) | kl_gap(fitted, sampled)
+
+
+def _active_units(fit_trace: xr.DataTree, sampled_trace: xr.DataTree) -> dict[str, float]:
+    """Hidden units that matter in a draw of both sides, where both keep weights of dense layers."""
+    numbers = [
+        active_units(trace) if "posterior" in trace.children else None
+        for trace in (fit_trace, sampled_trace)
+    ]
+    if None in numbers:
+        return {}
+    return dict(zip(("active_units", "reference_active_units"), numbers, strict=True))
 
 
 def _guide_columns(fitted: CellRecord, trace: xr.DataTree) -> dict[str, float]:

@@ -4,6 +4,7 @@ import json
 import math
 import re
 from collections.abc import Hashable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -233,6 +234,9 @@ def plane_features(trace: xr.DataTree) -> tuple[str, str]:
 COVERAGE = 0.9
 """Share of the draws that an interval holds."""
 
+ACTIVE = 0.99
+"""Share of the sum of squared sizes of a layer's units that those have which matter."""
+
 NARROW = 0.5
 """Reach of a narrow interval on either side of zero, in units of the layer's own scale."""
 
@@ -296,17 +300,44 @@ def switched_off(trace: xr.DataTree) -> tuple[int, int] | None:
     A unit is off where none of the weights that leave it is away from zero. None where some layer
     is not dense, or not kept.
     """
-    weights, off, units = _weights(trace), 0, 0
-    if 1 not in weights or len(weights) < 2:
+    layers, off, units = _dense_layers(trace), 0, 0
+    if layers is None:
         return None
-    for number in sorted(weights)[1:]:
-        draws = weights[number].values.astype(np.float64)
-        if draws.ndim != 3:
-            return None
+    for draws in map(np.float64, layers[1:]):
         leaving = away_from_zero(draws.reshape(len(draws), -1)).reshape(draws.shape[1:])
         off += int((~leaving.any(axis=1)).sum())
         units += len(leaving)
     return off, units
+
+
+def active_units(trace: xr.DataTree) -> float | None:
+    """Mean number of hidden units that matter in a draw; None as `switched_off` has it.
+
+    The size of a unit is the norm of the weights that enter it times that of those that leave it.
+    Of each layer the largest units matter that have `ACTIVE` of the sum of squared sizes. Unlike
+    intervals of single weights, the number is the same whatever the order of the units.
+    """
+    layers = _dense_layers(trace)
+    if layers is None:
+        return None
+    number = 0.0
+    for entering, leaving in pairwise(layers):
+        squares = (entering**2).sum(1, np.float64) * (leaving**2).sum(2, np.float64)
+        shares = np.sort(squares, axis=1)[:, ::-1].cumsum(axis=1) / squares.sum(1, keepdims=True)
+        number += float(1 + (shares < ACTIVE).sum(axis=1).mean())
+    return number
+
+
+def _dense_layers(trace: xr.DataTree) -> list[np.ndarray] | None:
+    """Draws of the weights of all layers, ``(draw, entering, leaving)``; None unless all are dense.
+
+    None, too, of one layer, which has no hidden units.
+    """
+    weights = _weights(trace)
+    layers = [weights[number].values for number in sorted(weights)]
+    if 1 not in weights or len(layers) < 2 or any(draws.ndim != 3 for draws in layers):
+        return None
+    return layers
 
 
 def _weights(trace: xr.DataTree) -> dict[int, xr.DataArray]:

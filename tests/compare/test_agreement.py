@@ -131,6 +131,30 @@ def test_what_is_known_of_the_guide(made, folder):
         assert "kl_gap" not in row, "its objective is no ELBO"
 
 
+def test_units_that_matter_do_not_depend_on_their_order(made, folder):
+    """Two units of three in every draw; chains have them in orders of their own."""
+    rng = np.random.default_rng(0)
+    entering = rng.normal(size=(2, 50, 2, 3)) * [1.0, 1.0, 0.01]
+    leaving = np.sign(rng.normal(size=(2, 50, 3, 1)))
+    other = np.stack([entering[0], entering[1][..., [2, 0, 1]]])
+    traces = trace_of([0.4, 0.9], 0.2), trace_of([0.6, 0.8], 0.1, [[0.5, 0.9], [0.7, 0.7]])
+    for trace, first, chains in zip(traces, (entering, other), (1, 2), strict=True):
+        dims = "chain", "draw"
+        trace["posterior"] = xr.Dataset(
+            {
+                "weight_1": ((*dims, "feature", "hidden_1"), first[:chains]),
+                "weight_2": ((*dims, "hidden_1", "output"), leaving[:chains]),
+            }
+        )
+    pair = record(made, "fit", GUIDED), record(made, "first", SAMPLED)
+    stored_pair = [stored(folder, one, trace) for one, trace in zip(pair, traces, strict=True)]
+    (row,) = agreement_table(folder, stored_pair).to_dict("records")
+    # A unit of nearly no weight counts once in a while, and so does one of two.
+    assert 1.7 < row["active_units"] <= 2.0
+    assert 1.7 < row["reference_active_units"] <= 2.0
+    assert row["units"] == 3
+
+
 def test_spreads_are_of_all_classes_and_of_rows_that_have_one(made, folder):
     def trace(sd):
         mean = np.full((3, 3), 1 / 3)
