@@ -474,6 +474,7 @@ UNITS = {
         (
             *("rmse", "crps", "mean_total_sd", "mean_epistemic_sd", "output_range", "output_sd"),
             *("noise", "target_range", "band_inside", "smallest_sd"),
+            *("width_95", "conformal_width_95"),
         ),
         OF_TARGET,
     ),
