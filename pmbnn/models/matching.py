@@ -215,6 +215,7 @@ class ScaledDraws:
     ) -> None:
         import numpy as np
         import pymc as pm
+        import pytensor
 
         from pmbnn.models.prior_draws import prior_draws
 
@@ -222,7 +223,7 @@ class ScaledDraws:
         self.parameters = network.parameters(input_shape, 1)
         dims = [zip(p.dims, p.shape, strict=True) for p in self.parameters]
         coords = {name: range(length) for pairs in dims for name, length in pairs}
-        with pm.Model(coords=coords) as model:
+        with pytensor.config.change_flags(floatX="float64"), pm.Model(coords=coords) as model:
             declare_weights(self.parameters, prior, Fixed(), {"prior_scale": np.float64(1.0)})
         self.weights = prior_draws(model, [p.name for p in self.parameters], 0)(draws)
         fan_in = {p.layer: p.fan_in for p in self.parameters if not p.is_bias}

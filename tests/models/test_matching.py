@@ -2,6 +2,7 @@
 
 import numpy as np
 import pymc as pm
+import pytensor
 import pytest
 from scipy import stats
 from sklearn.gaussian_process.kernels import RBF
@@ -263,6 +264,19 @@ def test_a_match_depends_on_inputs_alone_and_repeats():
     assert match_of(hyperprior, Normal(), NETWORK, other_targets) == first
     other_inputs = Rows(2 * X, ROWS.y, ROWS.features, ())
     assert match_of(hyperprior, Normal(), NETWORK, other_inputs).scales != first.scales
+
+
+def test_single_precision_of_users_changes_nothing():
+    hyperprior = Fixed(scale=Match())
+    first = match_of(hyperprior, Normal(), NETWORK, ROWS)
+    matching._match_once.cache_clear()
+    with pytensor.config.change_flags(floatX="float32"):
+        assert match_of(hyperprior, Normal(), NETWORK, ROWS) == first
+
+
+def test_a_single_row_has_no_increments():
+    match = match_of(Fixed(scale=Match()), Normal(), NETWORK, ROWS.take([0]))
+    assert match.after < 0.1
 
 
 def test_an_amplitude_is_in_the_units_of_outputs():
