@@ -89,13 +89,14 @@ COUNTS = ("advi_cells", "advi_not_converged", "pairs", "at_grid_end")
 """Numbers that say how far a contrast can be relied on."""
 
 DELTA_COLUMNS = (
-    "contrast", "exploratory", "data", "seed", "overlap", "metric",
+    "contrast", "exploratory", "data", "data_set", "seed", "overlap", "metric",
     "delta_reference", "delta_reference_mcse", "delta_advi", "delta_advi_mcse",
     "delta", "delta_mcse", "delta_ensemble", "delta_ensemble_mcse", "ensemble_seeds",
     "doubtful", *COUNTS,
 )  # fmt: skip
 """Of every contrast, data set and data seed, and how far data seeds are the same rows
-(`Dataset.overlap`). Errors are Monte-Carlo standard errors, missing where unknown;
+(`Dataset.overlap`). ``data`` tells other settings apart too, such as networks; ``data_set`` is a
+number for each data set. Errors are Monte-Carlo standard errors, missing where unknown;
 ``ensemble_seeds`` is the number of inference seeds of ensembles, ``doubtful`` that of cells of the
 reference whose chains did not converge, ``advi_cells`` that of cells fitted by ADVI and
 ``advi_not_converged`` those of them that did not; of ``pairs`` of cells, ``at_grid_end`` counts
@@ -173,8 +174,10 @@ def pair_table(records: Sequence[CellRecord], contrasts: Contrasts) -> pd.DataFr
     if rows.empty:
         return rows
     # Where two places would be called the same, names say what sets them apart.
-    names = distinct_names(rows["place"], lambda place: dataset_title(place.dataset))
-    rows["data"] = [names[place] for place in rows.pop("place")]
+    places = rows.pop("place")
+    names = distinct_names(places, lambda place: dataset_title(place.dataset))
+    rows["data"] = [names[place] for place in places]
+    rows["data_set"] = pd.factorize(pd.Series([place.dataset for place in places], dtype=object))[0]
     _check_one_setting(rows)
     rows = _in_one_metric(rows)
     entry = ["contrast", "data", "method"]
@@ -296,6 +299,7 @@ def _by_method(rows: pd.DataFrame) -> pd.DataFrame:
         difference=("difference", "mean"),
         mcse=("mcse", lambda errors: math.hypot(*errors) / len(errors)),
         overlap=("overlap", "max"),
+        data_set=("data_set", "first"),
         doubtful=("doubtful", "sum"),
         not_converged=("not_converged", "sum"),
         at_grid_end=("at_grid_end", "sum"),
@@ -311,6 +315,7 @@ def _by_method(rows: pd.DataFrame) -> pd.DataFrame:
     columns |= {
         "ensemble_seeds": counts["fit_seeds", "ensemble"],
         "overlap": wide["overlap"].max(axis=1),
+        "data_set": wide["data_set"].max(axis=1).astype(int),
         "doubtful": counts["doubtful", "reference"],
         "advi_cells": 2 * counts["pairs", "advi"],
         "advi_not_converged": counts["not_converged", "advi"],

@@ -50,6 +50,7 @@ SPREAD = np.geomspace(1e-4, 1e4, 801)
 def over_data_table(deltas: pd.DataFrame, margin: float) -> pd.DataFrame:
     """Means of contrasts over data sets, with simultaneous intervals and verdicts; see `COLUMNS`.
 
+    On a data set, the difference of a data seed is the mean over networks and other settings.
     Contrasts on fewer than `LEAST_DATA_SETS` data sets of `LEAST_SEEDS` data seeds are left out.
 
     Parameters
@@ -62,14 +63,18 @@ def over_data_table(deltas: pd.DataFrame, margin: float) -> pd.DataFrame:
     keys = ["contrast", "exploratory", "metric", "method"]
     columns = {name: f"delta_{name}" for name in ("reference", "advi", "ensemble")}
     long = deltas.rename(columns={column: name for name, column in columns.items()}).melt(
-        id_vars=["contrast", "exploratory", "metric", "data", "overlap"],
+        id_vars=["contrast", "exploratory", "metric", "data_set", "seed", "overlap"],
         value_vars=list(columns),
         var_name="method",
         value_name="difference",
     )
     estimates = {}
     for key, group in long.dropna(subset="difference").groupby(keys, sort=False):
-        by_data = [_estimate(seeds) for _, seeds in group.groupby("data", sort=False)]
+        # Several networks on one data set are no data sets more.
+        means = group.groupby(["data_set", "seed"], as_index=False)[
+            ["difference", "overlap"]
+        ].mean()
+        by_data = [_estimate(seeds) for _, seeds in means.groupby("data_set")]
         known = np.array([one for one in by_data if one is not None])
         if len(known) >= LEAST_DATA_SETS:
             estimates[key] = known

@@ -83,8 +83,8 @@ def deltas(differences, overlap=0.0):
     places = enumerate(differences)
     return pd.DataFrame(
         {"contrast": "a less b", "exploratory": False, "metric": "nll", "data": f"table {i}",
-         "seed": seed, "overlap": overlap, "delta_reference": np.nan, "delta_advi": np.nan,
-         "delta_ensemble": value}
+         "data_set": i, "seed": seed, "overlap": overlap, "delta_reference": np.nan,
+         "delta_advi": np.nan, "delta_ensemble": value}
         for i, row in places for seed, value in enumerate(row)
     )  # fmt: skip
 
@@ -113,6 +113,18 @@ def test_rows_are_of_contrasts_on_three_data_sets_with_four_data_seeds():
     expected = mean_over_data(np.array([one["difference"] for one in ones]), errors, 0.95)
     assert row["mean"] == expected["mean"] and row["low"] == expected["low"]
     assert over_data_table(few[few["data"] != "table 2"], 0.01).empty
+
+
+def test_several_networks_on_a_data_set_are_one_data_set():
+    made = deltas(np.random.default_rng(0).normal(size=(3, 6)))
+    wide = made.assign(data=made["data"] + ", wide", delta_ensemble=made["delta_ensemble"] + 0.2)
+    (one,) = over_data_table(
+        made.assign(delta_ensemble=made["delta_ensemble"] + 0.1), 0.01
+    ).to_dict("records")
+    (both,) = over_data_table(pd.concat([made, wide]), 0.01).to_dict("records")
+    assert both == pytest.approx(one)
+    two = pd.concat([made, wide]).query("data_set < 2")
+    assert two["data"].nunique() == 4 and over_data_table(two, 0.01).empty
 
 
 def test_intervals_of_a_table_hold_together():
