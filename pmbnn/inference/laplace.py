@@ -48,7 +48,10 @@ AT_MODE = f"the mode is within {NEAR:g} standard deviations"
 AT_KINKS = f"no density that is higher by {LITTLE:g} nats was found near the end of the fit"
 """Reasons for an approximation."""
 
-NO_MODE = "no mode with a positive definite curvature is near the end of the fit of the point"
+NO_MODE = (
+    "no mode with a positive definite curvature is near the end of the fit of the point (for "
+    "rectified units, which have kinks, take `curvature` gauss_newton)"
+)
 NOT_ARRIVED = f"a search from the end of the fit gains more than {LITTLE:g} nats: take more steps"
 """Reasons for a fit without an approximation."""
 
