@@ -261,7 +261,8 @@ WITH_METHODS = ("estimators", "prediction", "results")
 
 
 OF_SCIKIT_LEARN = (
-    "score, get_params, set_params, get_metadata_routing, set_predict_request, set_score_request"
+    "score, get_params, set_params, get_metadata_routing, set_fit_request, set_predict_request, "
+    "set_score_request"
 )
 """Inherited methods, which refer to pages of scikit-learn's own."""
 
