@@ -103,7 +103,8 @@ def shorter(inference: dict | str) -> dict:
     if given.get("engine") in FEW:
         return given | {"chains": 2} | FEW[given["engine"]]
     found = {k: v for k, v in given.items() if k not in ("epochs", "batch")}
-    found |= {"steps": 30, "restarts": 1, "seed": 0}
+    seed = given.get("seed", 0)
+    found |= {"steps": 30, "restarts": 1, "seed": seed[0] if isinstance(seed, list) else seed}
     return found | ({"batch": 20} if "batch" in given else {})
 
 
