@@ -477,7 +477,8 @@ def over_data_table(name: str, means: pd.DataFrame) -> Table:
     )
     caption = (
         "By a random-effects meta-analysis: a second answer, which takes the data sets as a "
-        "sample. The intervals hold together with probability 95 %."
+        "sample. The intervals allow for splits that share rows, and hold together with "
+        "probability 95 %."
     )
     title = f"{name}: contrasts over data sets, first less second, nats"
     return make_table(title, ["contrast", "of", *right, "verdict"], rows, right, caption)

@@ -106,7 +106,10 @@ def why_not_scaled(
         given, own = len(hyperprior.scale), f"one for each layer of network `{network.kind}`"
         return None if given == layers else f"must have {layers} scales, {own}, got {given}"
     if not prior.is_scale_family:
-        return f"must not be matched with prior `{prior.kind}` and its slab, which no scale moves"
+        return (
+            f"must not be matched with prior `{prior.kind}`, whose weights are not the scale times "
+            "those of scale 1, as with a slab"
+        )
     size = network.multiply_adds(input_shape, 1)
     if size > LARGEST:
         return (

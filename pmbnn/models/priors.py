@@ -67,8 +67,11 @@ class Prior(Specification):
 
     @property
     def is_scale_family(self) -> bool:
-        """Whether weights are the scale times what they are at scale 1."""
-        return self.has_scale
+        """Whether weights are the scale times what they are at scale 1.
+
+        A prior with `own_scales` says so itself: nothing else tells what it does with the scale.
+        """
+        return self.has_scale and type(self).own_scales is Prior.own_scales
 
     @model_validator(mode="after")
     def _biases_have_a_scale(self):
@@ -214,6 +217,7 @@ class MultivariateT(Prior):
     nu: Positive = 4.0
     distribution: ClassVar[str] = "Normal"
     centrable: ClassVar[bool] = False
+    is_scale_family: ClassVar[bool] = True
 
     def n_of_layers(self, units):
         """A mixing variable for every unit."""

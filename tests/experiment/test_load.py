@@ -481,8 +481,8 @@ MISTAKES = [
     (
         experiment(prior="{kind: horseshoe, slab_scale: 1}",
                    hyperprior="{kind: fixed, scale: {match: {}}}"),
-        "`sweeps[0].hyperprior.scale` must not be matched with prior `horseshoe` and its slab, "
-        "which no scale moves (`sweeps[0].network`).",
+        "`sweeps[0].hyperprior.scale` must not be matched with prior `horseshoe`, whose weights "
+        "are not the scale times those of scale 1, as with a slab (`sweeps[0].network`).",
     ),
     (
         experiment(hyperprior="{kind: fixed, scale: {tune: {lin: [1, 2, 3]}}}"),

@@ -30,6 +30,7 @@ from pmbnn.models.priors import (
     Flat,
     HalfNormal,
     Horseshoe,
+    MultivariateT,
     Normal,
     StudentT,
 )
@@ -330,3 +331,15 @@ def test_functions_that_are_not_finite():
 def test_values_out_of_range(scale):
     with pytest.raises(ConfigError, match="scale"):
         Fixed(scale=scale)
+
+
+def test_a_prior_with_own_scales_is_not_matched_unless_it_says_so():
+    """As a plugin may have them: the scale of these weights is added to one."""
+
+    class Added(Normal):
+        def own_scales(self, name, dims, scale, layer):
+            return 1.0 + scale
+
+    rule = why_not_scaled(Fixed(scale=Match()), Added(), NETWORK, (1,))
+    assert rule is not None and "whose weights are not the scale times" in rule
+    assert why_not_scaled(Fixed(scale=Match()), MultivariateT(), NETWORK, (1,)) is None
