@@ -515,6 +515,54 @@ class Horseshoe(Prior):
         return pm.HalfCauchy(f"{owner}_local", np.float64(1.0), dims=dims)
 
 
+class R2D2(Prior):
+    """R2D2 prior: units divide the variance of a layer among them, and most get little.
+
+    weight = scale · √(n · share) · z, where z ~ N(0, 1) and the shares of a layer's n units have a
+    symmetric Dirichlet distribution. The incoming weights and the bias of a unit, or of a filter of
+    a convolution, have one share; the mean of n · share is one. In the paper, which is about linear
+    regression, each coefficient has its own share and a double-exponential distribution, and
+    scale² / (1 + scale²), the share of variance that the model explains (R²), has a beta
+    distribution: with hyperprior ``half_cauchy`` of scale 1 it is beta(1/2, 1/2). This form is
+    always non-centred, and `centred` hyperpriors are rejected. Shares are gamma variables over
+    their sum; these are called ``unit_1_part``, ...
+
+    Parameters
+    ----------
+    concentration
+        Parameter of the Dirichlet distribution: few units matter at small ones, all at large ones.
+        Below 0.25, shares are too small for single precision.
+
+    References
+    ----------
+    Zhang, Naughton, Bondell and Reich (2022), Bayesian Regression Using a Prior on the Model Fit:
+    The R2-D2 Shrinkage Prior, section 2.
+    """
+
+    kind: Literal["r2d2"] = "r2d2"
+    concentration: Annotated[float, Field(ge=0.25)] = 0.5
+    distribution: ClassVar[str] = "Normal"
+    centrable: ClassVar[bool] = False
+    is_scale_family: ClassVar[bool] = True
+
+    def n_of_layers(self, units):
+        """A gamma variable for every unit."""
+        return sum(units)
+
+    def of_layer(self, number, dims):
+        """The gamma variables of the layer's units."""
+        import numpy as np
+        import pymc as pm
+
+        alpha, one = np.float64(self.concentration), np.float64(1.0)
+        return {"part": pm.Gamma(f"unit_{number}_part", alpha, one, dims=dims)}
+
+    def own_scales(self, name, dims, scale, layer):  # noqa: D102
+        import pytensor.tensor as pt
+
+        return scale * pt.sqrt(layer["part"] / layer["part"].mean())
+
+
 class Flat(Prior):
     """Improper uniform prior: the posterior is the normalised likelihood, if that exists.
 
@@ -561,6 +609,7 @@ PRIORS: dict[str, type[Prior]] = registry(
     ScaleMixture,
     TrainableMean,
     Horseshoe,
+    R2D2,
     Flat,
     PyMCPrior,
 )
@@ -588,6 +637,7 @@ __all__ = [
     "Prior",
     "PyMCHyperprior",
     "PyMCPrior",
+    "R2D2",
     "ScaleMixture",
     "StudentT",
     "TrainableMean",

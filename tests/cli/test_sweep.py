@@ -865,8 +865,8 @@ def check_rejected(folder, *arguments, match):
         (
             {"prior": ["normal", "laplas"]},
             r"`sweeps\[0\].prior\[1\]` must be one of cauchy, correlated_normal, flat, horseshoe, "
-            "laplace, multivariate_t, normal, "
-            "pymc, scale_mixture, student_t, trainable_mean, got 'laplas'; did you mean `laplace`",
+            "laplace, multivariate_t, normal, pymc, "
+            "r2d2, scale_mixture, student_t, trainable_mean, got 'laplas'; did you mean `laplace`",
         ),
         (
             {"prior": "flat", "hyperprior": "half_normal"},

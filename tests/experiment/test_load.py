@@ -274,14 +274,14 @@ MISTAKES = [
     (
         experiment(prior="[normal, laplace, gaussian]"),
         "`sweeps[0].prior[2]` must be one of cauchy, correlated_normal, flat, horseshoe, "
-        "laplace, multivariate_t, normal, "
-        "pymc, scale_mixture, student_t, trainable_mean, got 'gaussian'.",
+        "laplace, multivariate_t, normal, pymc, "
+        "r2d2, scale_mixture, student_t, trainable_mean, got 'gaussian'.",
     ),
     (
         experiment(prior="{kind: [normal, laplase]}"),
         "`sweeps[0].prior.kind[1]` must be one of cauchy, correlated_normal, flat, horseshoe, "
-        "laplace, multivariate_t, normal, "
-        "pymc, scale_mixture, student_t, trainable_mean, got 'laplase'; did you mean `laplace`?",
+        "laplace, multivariate_t, normal, pymc, "
+        "r2d2, scale_mixture, student_t, trainable_mean, got 'laplase'; did you mean `laplace`?",
     ),
     (
         experiment(prior="3"),
@@ -295,8 +295,8 @@ MISTAKES = [
     (
         experiment(prior="{fan_in: true}"),
         "`sweeps[0].prior.kind` is missing. Choices: cauchy, correlated_normal, flat, horseshoe, "
-        "laplace, multivariate_t, normal, "
-        "pymc, scale_mixture, student_t, trainable_mean.",
+        "laplace, multivariate_t, normal, pymc, "
+        "r2d2, scale_mixture, student_t, trainable_mean.",
     ),
     (
         experiment(prior="[normal, normal]"),

@@ -143,6 +143,8 @@ def expected_dims(parameters, prior, hyperprior):
             dims[f"{parameter.name}_local"] = parameter.dims
         if prior.kind == "multivariate_t":
             dims[f"unit_{parameter.layer}_mixing"] = parameter.dims[-1:]
+        if prior.kind == "r2d2":
+            dims[f"unit_{parameter.layer}_part"] = parameter.dims[-1:]
         if prior.kind == "trainable_mean":
             dims[f"{parameter.name}_mean"] = parameter.dims
         if getattr(hyperprior, "per", None) == "unit":
@@ -548,7 +550,7 @@ def test_dense_classifier_has_two_classes_at_least(labels):
             (
                 "^`prior` must be one of cauchy, correlated_normal, flat, horseshoe, "
                 "laplace, multivariate_t, normal, "
-                "pymc, scale_mixture, student_t, trainable_mean, got 'gauss'.$"
+                "pymc, r2d2, scale_mixture, student_t, trainable_mean, got 'gauss'.$"
             ),
         ),
         (

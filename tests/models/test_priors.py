@@ -66,6 +66,8 @@ PRIOR_REFERENCES = {
     "correlated_normal": lambda x, scale: stats.norm.logpdf(x, scale=scale),
     # Given the mixing variables, which are tested in ``test_multivariate_t.py``.
     "multivariate_t": lambda x, scale: stats.norm.logpdf(x, scale=scale),
+    # Given the shares of units, which are tested in ``test_r2d2.py``.
+    "r2d2": lambda x, scale: stats.norm.logpdf(x, scale=scale),
     # Given means of 0; others have a test of their own.
     "trainable_mean": lambda x, scale: stats.norm.logpdf(x, scale=scale),
     "flat": lambda x, scale: np.zeros_like(x),
@@ -254,7 +256,9 @@ def test_scales_of_single_weights_and_units(kind):
     prior = with_defaults(PRIORS[kind])
     with pm.Model(coords={"point": range(2)}) as model:
         own = prior.own_scales("w", ("point",), 1.0, prior.of_layer(1, ("point",)))
-    names = {"horseshoe": ["w_local"], "multivariate_t": ["unit_1_mixing"]}.get(kind, [])
+    names = {
+        "horseshoe": ["w_local"], "multivariate_t": ["unit_1_mixing"], "r2d2": ["unit_1_part"]
+    }.get(kind, [])  # fmt: skip
     assert [v.name for v in model.free_RVs] == names
     assert (own is None) == (not names)
     assert PRIORS[kind].centrable == (kind not in ("correlated_normal", "pymc") and not names)

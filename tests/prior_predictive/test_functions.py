@@ -58,6 +58,11 @@ def standard(prior, size, rng):
         ),
         # Two of different units, as is asked below.
         "multivariate_t": lambda: stats.t.rvs(prior.nu, size=share, random_state=rng),
+        # Units 0 and 1 of three.
+        "r2d2": lambda: (
+            np.sqrt(3 * rng.dirichlet([prior.concentration] * 3, size).T[:2])
+            * stats.norm.rvs(size=share, random_state=rng)
+        ),
         "trainable_mean": lambda: stats.norm.rvs(
             scale=np.hypot(1, prior.spread), size=share, random_state=rng
         ),
