@@ -18,7 +18,13 @@ from pmbnn.data import DATASETS
 from pmbnn.data.base import DatasetSpec
 from pmbnn.data.ood import OOD, OodSpec
 from pmbnn.inference.samplers.settings import SAMPLING, Sampling
-from pmbnn.inference.settings import DEFAULT_STEPS, NO_ELBO_GUIDES, POINT_GUIDES, Inference
+from pmbnn.inference.settings import (
+    DEFAULT_STEPS,
+    NO_ELBO_GUIDES,
+    OBJECTIVES,
+    POINT_GUIDES,
+    Inference,
+)
 from pmbnn.models.likelihoods import LIKELIHOODS, Categorical, Likelihood
 from pmbnn.models.networks import NETWORKS, MaxPool, Network
 from pmbnn.models.priors import HYPERPRIORS, PRIORS, Hyperprior, Match, Prior, StudentT
@@ -112,6 +118,11 @@ class Cell(Summarised):
     def lacks_elbo(self) -> bool:
         """Whether it is fitted by another objective than the ELBO of a guide."""
         return getattr(self.inference, "guide", None) in NO_ELBO_GUIDES
+
+    @property
+    def objective(self) -> str:
+        """Name of what its restarts are ranked by, which its results have as ``elbo``."""
+        return OBJECTIVES.get(getattr(self.inference, "guide", None), "ELBO")
 
     @property
     def is_tempered(self) -> bool:

@@ -32,7 +32,6 @@ from pmbnn.inference.guides import Guide
 from pmbnn.inference.optimum import with_distance
 from pmbnn.inference.result import Fit, Replica, derive_keys
 from pmbnn.inference.samplers.chains import Samples
-from pmbnn.inference.settings import OBJECTIVES
 from pmbnn.models.build import model_data
 from pmbnn.models.matching import ScaleMatch, match_of
 from pmbnn.models.priors import Hyperprior
@@ -127,8 +126,7 @@ class InferredCell(Summarised):
         if count == 1:
             return f"the guide of restart {best}, the only one"
         by_nll = self.fits[best].status == "improper" and self.selection is not None
-        objective = OBJECTIVES.get(self.cell.inference.guide, "ELBO")
-        rule = "lowest validation NLL" if by_nll else f"highest {objective}"
+        rule = "lowest validation NLL" if by_nll else f"highest {self.cell.inference.objective}"
         return f"the guide of restart {best}, {rule} of {count}"
 
 

@@ -35,7 +35,6 @@ from pmbnn.inference.program import (
     reported,
 )
 from pmbnn.inference.result import Fit, History, Progress, Replica, Snapshot
-from pmbnn.inference.settings import OBJECTIVES
 from pmbnn.inference.unsupported import explained
 from pmbnn.inference.xla.compile import precision
 
@@ -368,7 +367,8 @@ def _run_to_end(
             mean = float(finite.mean()) if finite.size else float("nan")
             if progress is not None:
                 note = progress(done, steps, mean, lambda at=at: _results(group, at, 1)[0])
-            report_progress(done, words=", ".join(filter(None, [f"ELBO {mean:,.1f}", note])))
+            objective = f"{group.program.settings.objective} {mean:,.1f}"
+            report_progress(done, words=", ".join(filter(None, [objective, note])))
             if checkpoint is not None:
                 checkpoint.save_if_due(partial(arrays_of, at))
     if checkpoint is not None:
@@ -439,7 +439,7 @@ def _results(group: _Group, at: GroupState, count: int) -> list[Fit]:
         fit_arrays = {name: array[i] for name, array in arrays.items()}
         finite = all(np.isfinite(a).all() for a in (*fit_arrays.values(), scale[i]))
         at_end = (history.elbo, steps, rates[windows], finite, program.improper)
-        status, reason = verdict(*at_end, OBJECTIVES.get(program.settings.guide, "ELBO"))
+        status, reason = verdict(*at_end, program.settings.objective)
         fits.append(
             Fit(
                 constrained=fit_arrays,

@@ -20,7 +20,12 @@ ONE_BY_ONE_GUIDES = ("dropout", *POINT_GUIDES, "mean_field")
 NO_ELBO_GUIDES = (*POINT_GUIDES, "dropout", "laplace")
 """Guides whose objective is no bound of the evidence."""
 
-OBJECTIVES = {"laplace": "evidence", "dropout": "objective"}
+OBJECTIVES = {
+    "laplace": "evidence",
+    "map": "log-posterior",
+    "maximum_likelihood": "log-likelihood",
+    "dropout": "objective",
+}
 """What fits with some guides have in the place of an ELBO."""
 
 Estimator = Literal["reparameterisation", "path_derivative", "local_reparameterisation", "flipout"]
@@ -272,6 +277,11 @@ class Inference(Specification):
     def is_point(self) -> bool:
         """Whether the guide is a single point."""
         return self.guide in POINT_GUIDES
+
+    @property
+    def objective(self) -> str:
+        """Name of what restarts are ranked by."""
+        return OBJECTIVES.get(self.guide, "ELBO")
 
     @property
     def has_entropy(self) -> bool:

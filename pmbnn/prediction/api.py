@@ -22,7 +22,7 @@ from pmbnn.inference.samplers.run import build_sampler, sample_posterior
 from pmbnn.inference.samplers.settings import SAMPLING, Sampling
 from pmbnn.inference.samplers.whitened import ENGINES as WHITENED
 from pmbnn.inference.samplers.whitened import sample_whitened
-from pmbnn.inference.settings import DEFAULT_STEPS, OBJECTIVES, Inference
+from pmbnn.inference.settings import DEFAULT_STEPS, Inference
 from pmbnn.inference.unit_free import fit_unit_free
 from pmbnn.inference.unsupported import why_not_finite
 from pmbnn.inference.xla.compile import sharing_programs
@@ -183,7 +183,7 @@ def fit(
         reason=best.reason,
         draws_of=(
             f"the {inference.guide.replace('_', '-')} guide of restart {best.replica}, "
-            f"highest {OBJECTIVES.get(inference.guide, 'ELBO')} of {len(fits)}"
+            f"highest {inference.objective} of {len(fits)}"
         ),
         dtype=dtype,
         device=place,

@@ -19,7 +19,7 @@ from pmbnn.inference.convergence import final_mean
 from pmbnn.inference.flat import FlatModel, flat_vector, flatten_model, n_observations
 from pmbnn.inference.samplers.chains import Chains, Convergence, Evidence, Samples
 from pmbnn.inference.samplers.settings import Sampling
-from pmbnn.inference.settings import OBJECTIVES, Inference
+from pmbnn.inference.settings import Inference
 from pmbnn.inference.unsupported import computed_by_pytensor, names_in_jax
 from pmbnn.inference.xla.compile import jax_function, precision
 from pmbnn.models.build import OBSERVED, NetworkParts, likelihood_of
@@ -187,7 +187,7 @@ class Posterior(Summarised):
         """One phrase on the guide or the chains, and the same as rows of a table."""
         if self.chains is None:
             guide, restarts, elbo = self.settings.guide, self.settings.restarts, f"{self.elbo:.2f}"
-            name = "log evidence" if guide == "laplace" else OBJECTIVES.get(guide, "ELBO")
+            name = "log evidence" if guide == "laplace" else self.settings.objective
             phrase = f"{guide.replace('_', '-')} guide, {name} {elbo} (highest of {restarts})"
             return phrase, {"guide": guide, name: f"{elbo} nats", "restarts": restarts}
         engine, (chains, draws, _) = self.settings.engine, self.chains.values.shape

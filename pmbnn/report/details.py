@@ -57,8 +57,11 @@ class Drawing(NamedTuple):
 AXIS = Path(f"M{LEFT} {BOTTOM}H{RIGHT}", "axis")
 
 
-def draw_training(training: Training) -> Drawing | None:
-    """Draw the ELBO of every restart over the steps; None if it is never finite."""
+def draw_training(training: Training, objective: str = "ELBO") -> Drawing | None:
+    """Draw the ELBO, or another objective, over the steps of every restart.
+
+    None if it is never finite.
+    """
     limits, steps = _elbo_limits(training.elbo), (training.step[0], training.step[-1])
     if limits is None:
         return None
@@ -75,8 +78,9 @@ def draw_training(training: Training) -> Drawing | None:
         Text(LEFT, HEIGHT - 12, f"step {first}"),
         Text(RIGHT, HEIGHT - 12, last, "end"),
     )
-    label = f"ELBO from {low} to {high} nats over {last} steps"
-    caption, count = "ELBO (nats) over the steps, cut off below where it starts", len(training.elbo)
+    label = f"{objective} from {low} to {high} nats over {last} steps"
+    caption = f"{objective} (nats) over the steps, cut off below where it starts"
+    count = len(training.elbo)
     caption += f"; {count} restarts, the one predicted with in colour" if count > 1 else ""
     return Drawing(WIDTH, HEIGHT, label, paths, texts, caption)
 
@@ -174,8 +178,10 @@ class Detail(NamedTuple):
 def cell_detail(cell: CellView, with_figures: bool = True) -> Detail:
     """Everything shown of a cell; with its figures, or with the names of their files."""
     record, parts = cell.record, cell.parts
+    # On its way, a Laplace approximation has come to a mode.
+    objective = "log-posterior" if record.cell.is_laplace else record.cell.objective
     drawings = (
-        draw_training(parts.training) if parts.training else None,
+        draw_training(parts.training, objective) if parts.training else None,
         draw_weights(parts.weights) if parts.weights else None,
     )
     makers = (_restarts, _chains, _candidates, _image_sets, _diagnostics)
@@ -218,7 +224,7 @@ def _restarts(record: CellRecord) -> PlainTable | None:
         [str(at), r.status.replace("_", " "), number_text(r.elbo), number_text(r.weight), r.reason]
         for at, r in enumerate(record.restarts)
     ]
-    elbo = with_unit("ELBO", "elbo", record.predictive == "density")
+    elbo = with_unit(record.cell.objective, "elbo", record.predictive == "density")
     return PlainTable("Restarts", ("restart", "status", elbo, "weight", "reason"), rows)
 
 

@@ -13,6 +13,7 @@ from scipy import stats
 import pmbnn as pb
 from pmbnn.calibration.plan import why_left_out
 from pmbnn.core.errors import ConfigError
+from pmbnn.core.stages import on_progress
 from pmbnn.data.arrays import Rows
 from pmbnn.experiment.load import load_experiment
 from pmbnn.fitting.fit import fit_job
@@ -278,7 +279,11 @@ def test_classes(tmp_path):
     x = np.concatenate([RNG.standard_normal((40, 2)) - 2, RNG.standard_normal((40, 2)) + 2])
     y = np.repeat([0, 1], 40)
     model = pb.dense_classifier(x, y, hidden=8)
-    posterior = pb.fit(model, guide="dropout", dropout_rate=0.2, steps=800, progress=False)
+    updates = []
+    with on_progress(updates.append):
+        posterior = pb.fit(model, guide="dropout", dropout_rate=0.2, steps=800, progress=False)
+    words = [stages[-1].words for stages in updates if stages and stages[-1].stage == "fit"]
+    assert words[-1].startswith("objective ")
     probability = np.asarray(posterior.predict_proba(x))
     assert ((probability[:, 1] > 0.5) == y).mean() > 0.95
     assert "objective" in repr(posterior)

@@ -9,11 +9,13 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
 from tiers import slow_but
 
+from pmbnn.core.stages import on_progress
 from pmbnn.inference.advi import build_program, init
 from pmbnn.inference.batches import batch_indices
 from pmbnn.inference.groups import WINDOWS, Checkpoints, start_means
 from pmbnn.inference.groups import fit as fit_replicas
 from pmbnn.inference.guides import initial_means, softplus
+from pmbnn.inference.program import build_replicas
 from pmbnn.inference.result import Replica, derive_keys
 from pmbnn.inference.settings import Inference
 from pmbnn.inference.xla import rewrites
@@ -271,6 +273,21 @@ def test_progress_is_of_the_living(program, sixteen):
     expected = np.mean([fit.history.elbo for fit in alive], axis=0)
     np.testing.assert_allclose([elbo for *_, elbo, _ in news], expected, rtol=1e-12)
     np.testing.assert_array_equal([done for done, *_ in news], sixteen[0].history.step)
+
+
+@pytest.mark.parametrize(
+    ("guide", "objective"),
+    [("mean_field", "ELBO"), ("map", "log-posterior"), ("maximum_likelihood", "log-likelihood")],
+)
+def test_progress_and_verdict_name_what_is_maximised(guide, objective):
+    model, _ = linear_regression()
+    program = build_program(model, Inference(guide=guide, steps=400), ROWS, 1, "float64")
+    updates = []
+    with on_progress(updates.append):
+        (fit,) = fit_replicas(program, build_replicas(model))
+    words = [stages[-1].words for stages in updates if stages and stages[-1].stage == "fit"]
+    assert words[-1].startswith(f"{objective} ")
+    assert f"raised the {objective} by" in fit.reason
 
 
 def test_progress_gives_the_fit_as_it_is(program, sixteen):

@@ -34,6 +34,14 @@ def test_elbo_rises_inside_the_drawing():
     assert len(coordinates(other)) == 20
 
 
+def test_an_objective_that_is_no_elbo_is_named():
+    training = Training(np.arange(1, 41), np.linspace(-400, -300, 40)[None], best=0)
+    drawing = draw_training(training, "log-posterior")
+    assert drawing.label.startswith("log-posterior from")
+    assert drawing.caption.startswith("log-posterior (nats)")
+    assert "ELBO" not in drawing.label + drawing.caption
+
+
 def test_an_elbo_that_is_never_finite_is_not_drawn():
     assert draw_training(Training(np.arange(3), np.full((1, 3), np.nan), 0)) is None
 
