@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pmbnn.calibration.ranks import FAILED, ranks_among
-from pmbnn.calibration.store import StoredRanks, load_ranks, missing_simulations, save_ranks
+from pmbnn.calibration.store import (
+    StoredRanks,
+    check_quantities,
+    load_ranks,
+    missing_simulations,
+    save_ranks,
+)
 from pmbnn.core.errors import reason_of
 from pmbnn.core.stages import stage
 from pmbnn.data.arrays import Dataset, Rows
@@ -95,6 +101,8 @@ def _simulate_missing(task: "CalibrationTask", results: Results, programs: Group
     if not missing:
         return
     calibration = Calibration(task, load_dataset(task), programs)
+    if stored is not None:
+        check_quantities(results, stored, calibration.names)
     truths, reference, effective_draws = calibration.truths(missing)
     with stage("simulate", task.simulations) as update:
         update(task.simulations - len(missing))
@@ -288,6 +296,12 @@ class Calibration:
         if samples.chains.broken.any():
             return None
         return spread_rows(samples.chains.merged, self.task.draws).astype(np.float64)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the test quantities."""
+        observed = model_data(self.cell.hyperprior, self.rows, self.cell.likelihood)
+        return tuple(self.quantities(observed, np.zeros((1, self.predictor.flat.size))))
 
     def quantities(
         self, data: Mapping[str, np.ndarray], values: np.ndarray

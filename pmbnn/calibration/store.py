@@ -1,7 +1,7 @@
 """Ranks of truths among posterior draws, stored: a file for each combination."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -111,6 +111,19 @@ def missing_simulations(ranks: StoredRanks | None, simulations: int) -> list[int
     """Numbers below `simulations` that stored ranks lack."""
     stored = () if ranks is None else ranks.numbers.tolist()
     return sorted(set(range(simulations)).difference(stored))
+
+
+def check_quantities(results: Results, ranks: StoredRanks, quantities: Sequence[str]) -> None:
+    """Raise ResultsError if stored ranks are of other quantities than further ones would be.
+
+    A version of the package that ranks more quantities does not go on with ranks of another one.
+    """
+    if ranks.quantities != tuple(quantities):
+        raise ResultsError(
+            f"The ranks `{_path(results, ranks.name)}` must be of the quantities that are ranked "
+            f"now, {', '.join(quantities)}; got {', '.join(ranks.quantities)}. They are of another "
+            "version of pmbnn. Remove the file, and they are simulated again."
+        )
 
 
 def _path(results: Results, name: str) -> Path:

@@ -12,7 +12,7 @@ from pmbnn.calibration import simulate as module
 from pmbnn.calibration.plan import plan_calibration
 from pmbnn.calibration.ranks import FAILED, rank_ecdfs
 from pmbnn.calibration.simulate import Calibration, Simulated, fixed_inputs, run_calibration
-from pmbnn.calibration.store import load_ranks
+from pmbnn.calibration.store import load_ranks, save_ranks
 from pmbnn.core.stages import on_progress
 from pmbnn.experiment.load import load_experiment
 from pmbnn.fitting.job import load_dataset
@@ -297,6 +297,28 @@ def test_what_goes_wrong_is_said(tmp_path):
     found, (said,), _, _ = calibrated(changed, tmp_path / "out")
     assert found is None
     assert said == "DataError: the data changed while the sweep was running"
+
+
+def test_ranks_of_other_quantities_are_not_gone_on_with(tmp_path, made):
+    """Such as those stored before slabs were ranked; nothing is fitted."""
+    text = MOONS.replace("prior: normal", "prior: {kind: horseshoe, slab_scale: 2}")
+    task, _ = tasks(tmp_path, text)
+    results = Results(tmp_path / "out")
+    results.prepare()
+    one = bench(task)
+    now = one.names
+    slabs = [name for name in now if "slab" in name]
+    assert slabs == ["layer_1_slab_variance", "layer_2_slab_variance"]
+    before = tuple(name for name in now if name not in slabs)
+    own = {"name": task.name, "cell": task.cell, "quantities": before}
+    ranks = np.ones((16, len(before)))
+    save_ranks(results, replace(made.ranks(simulations=16), **own, ranks=ranks))
+    found, (said,), stages, _ = calibrated(task, results.folder, one.programs)
+    assert said.startswith(f"ResultsError: The ranks `{results.calibration / task.name}.nc` must ")
+    assert f"{', '.join(now)}; got {', '.join(before)}." in said
+    assert said.endswith("Remove the file, and they are simulated again.")
+    assert not {"simulate", "fit"} & {stage.stage for one in stages for stage in one}
+    assert len(found.numbers) == 16
 
 
 # Linear regression, whose posterior the guide can be
