@@ -8,7 +8,8 @@ from scipy import stats
 
 from pmbnn.inference.batches import model_values
 from pmbnn.inference.engines import n_observations
-from pmbnn.inference.log_density import build_log_density
+from pmbnn.inference.flat import flat_vector, flatten_model
+from pmbnn.inference.log_density import build_log_density, place_of
 from pmbnn.inference.samplers.run import build_sampler, sample_posterior
 from pmbnn.inference.samplers.settings import SAMPLING
 
@@ -86,3 +87,14 @@ def errors_of(values, expected_mean, expected_sd):
     mean = (values.mean(axis=(0, 1)) - expected_mean) / array_stats.mcse(values, **of)
     sd = (values.std(axis=(0, 1)) - expected_sd) / array_stats.mcse(values, method="sd", **of)
     return np.abs([mean, sd])
+
+
+def has_quantiles(model):
+    """Whether all free variables have quantile functions that JAX computes."""
+    flat = flatten_model(model, n_observations(model))
+    try:
+        place_of(flat, flat_vector(flat))
+    except ValueError as error:
+        assert "is not available" in str(error)
+        return False
+    return True

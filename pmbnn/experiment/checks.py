@@ -23,6 +23,7 @@ from pmbnn.models.likelihoods import LIKELIHOODS, Likelihood, NumberLikelihood
 from pmbnn.models.matching import why_not_scaled
 from pmbnn.models.networks import Parameter, ShapeError
 from pmbnn.models.priors import Fixed, Hyperprior, Prior, Tune
+from pmbnn.models.quantiles import why_no_quantiles
 from pmbnn.models.smooth import why_not_smooth
 
 type Choices = Mapping[str, list[Choice]]
@@ -58,6 +59,7 @@ def check_sections(choices: Choices, pairs: Pairs) -> None:
     _check_scales(choices["dataset"], choices["network"], pairs)
     _check_likelihoods(choices["dataset"], choices["likelihood"])
     _check_points(choices)
+    _check_quantiles(choices)
     _check_laplace(choices, fitted, pairs)
     _check_guides(choices, fitted, pairs)
     _check_stacking(choices, fitted)
@@ -113,6 +115,21 @@ def _check_laplace(choices: Choices, inferences: list[Choice], pairs: Pairs) -> 
         if fault is not None:
             section, rule, kind = fault
             raise must(sections[section].place, rule, kind)
+
+
+def _check_quantiles(choices: Choices) -> None:
+    """Samplers from prior to posterior take free variables with quantile functions only."""
+    engines = [choice for choice in choices["inference"] if choice.spec.needs_quantiles]
+    sections = ("prior", "hyperprior", "likelihood")
+    parts = [part for section in sections for part in choices[section]]
+    for inference, part in product(engines, parts):
+        fault = why_no_quantiles(part.spec)
+        if fault is not None:
+            field, rule, value = fault
+            where, engine = inference.place_of("engine"), inference.spec.engine
+            place = part.place if field == "kind" else part.place_of(field)
+            reason = "which needs quantile functions that JAX computes"
+            raise must(place, f"{rule} with engine {engine} (`{where}`), {reason}", value)
 
 
 def _check_batches(datasets: list[Choice], inferences: list[Choice]) -> None:

@@ -87,10 +87,15 @@ def _check(z, value, parameters) -> None:
     """Raise an error if JAX cannot compute a quantile function or its gradient."""
     inputs = [v.type() for v in (z, *parameters)]
     (graph,) = graph_replace([value.sum()], dict(zip([z, *parameters], inputs, strict=True)))
-    shapes = [jax.ShapeDtypeStruct([n or 1 for n in v.type.shape], "float32") for v in inputs]
+    # Lengths that a graph does not know are those of the variable.
+    shapes = [
+        [n or length for n, length in zip(v.type.shape, z.type.shape[-v.type.ndim :], strict=False)]
+        for v in inputs
+    ]
     with precision("float32"):
         compute = jax_function(inputs, [graph])
-        jax.eval_shape(jax.grad(lambda *inputs: compute(*inputs)[0]), *shapes)
+        structs = [jax.ShapeDtypeStruct(shape, "float32") for shape in shapes]
+        jax.eval_shape(jax.grad(lambda *inputs: compute(*inputs)[0]), *structs)
 
 
 # Quantile functions at Φ(z), by the probability of the nearer tail, which keeps its digits

@@ -1,6 +1,6 @@
 """Settings of fits, as in experiment files."""
 
-from typing import Annotated, Literal, get_args
+from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import Field, model_validator
 
@@ -138,6 +138,8 @@ class Inference(Specification):
         by more than the error. It takes two to five times as long as six fits of a small network.
         Models with point parameters are not compared; those that are not networks always are.
     """
+
+    needs_quantiles: ClassVar[bool] = False
 
     engine: Literal["compiled", "pymc"] = "compiled"
     guide: Literal[

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pmbnn.core.spec import Positive, Specification, Tune, registry
-from pmbnn.models.pymc_distributions import OfPositive, PyMCDistribution
+from pmbnn.models.pymc_distributions import WITH_QUANTILES, OfPositive, PyMCDistribution
 
 if TYPE_CHECKING:
     from pytensor.tensor import TensorVariable
@@ -20,6 +20,9 @@ class Hyperprior(Specification):
 
     is_point: ClassVar[bool] = False
     """Whether the scales are point parameters: maximised, without a distribution in a guide."""
+
+    has_quantiles: ClassVar[bool] = True
+    """Whether its quantile function is known, as tempered SMC needs."""
 
     @property
     def constants(self) -> Mapping[str, float]:
@@ -255,6 +258,11 @@ class PyMCHyperprior(Hierarchical, PyMCDistribution):
     kind: Literal["pymc"] = "pymc"
     dist: OfPositive
     must_be_positive: ClassVar[bool] = True
+
+    @property
+    def has_quantiles(self) -> bool:
+        """Whether the quantile function of the distribution is known."""
+        return self.dist in WITH_QUANTILES
 
     @property
     def _parameters(self) -> tuple[str, ...]:

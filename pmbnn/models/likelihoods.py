@@ -180,6 +180,9 @@ class Likelihood(Specification, ABC):
     is_point: ClassVar[bool] = False
     """Whether some of its parameters are point parameters, which are maximised."""
 
+    has_quantiles: ClassVar[bool] = True
+    """Whether the quantile functions of all its variables are known, as tempered SMC needs."""
+
     @property
     def constants(self) -> Mapping[str, float]:
         """Names and values of the constants that a model holds as data."""
@@ -616,6 +619,11 @@ class StudentT(NumberLikelihood):
     @property
     def structure(self) -> Mapping[str, object]:  # noqa: D102
         return {**super().structure, "nu": self.nu.kind if self._learns_nu else "known"}
+
+    @property
+    def has_quantiles(self) -> bool:
+        """Whether the degrees of freedom are known: a gamma distribution's quantiles are not."""
+        return not self._learns_nu
 
     @property
     def _learns_nu(self) -> bool:

@@ -23,7 +23,12 @@ from pmbnn.models.hyperpriors import (
     PointScale,
     PyMCHyperprior,
 )
-from pmbnn.models.pymc_distributions import OfReal, PyMCDistribution, as_constants
+from pmbnn.models.pymc_distributions import (
+    WITH_QUANTILES,
+    OfReal,
+    PyMCDistribution,
+    as_constants,
+)
 
 if TYPE_CHECKING:
     from pytensor.tensor import TensorVariable
@@ -58,6 +63,9 @@ class Prior(Specification):
 
     is_smooth: ClassVar[bool] = False
     """Whether its density has two derivatives everywhere, as Laplace's approximation needs."""
+
+    has_quantiles: ClassVar[bool] = True
+    """Whether the quantile functions of all its variables are known, as tempered SMC needs."""
 
     centrable: ClassVar[bool] = True
     """Whether weights can be drawn around a learned scale directly.
@@ -183,6 +191,7 @@ class StudentT(Prior):
     """
 
     kind: Literal["student_t"] = "student_t"
+    has_quantiles: ClassVar[bool] = False
     is_smooth: ClassVar[bool] = True
     nu: Positive = 4.0
 
@@ -313,6 +322,7 @@ class ScaleMixture(Prior):
     """
 
     kind: Literal["scale_mixture"] = "scale_mixture"
+    has_quantiles: ClassVar[bool] = False
     proportion: Proportion = 0.2
     sigma_1: Positive = 1.0
     sigma_2: Positive = 0.1
@@ -541,6 +551,7 @@ class R2D2(Prior):
 
     kind: Literal["r2d2"] = "r2d2"
     concentration: Annotated[float, Field(ge=0.25)] = 0.5
+    has_quantiles: ClassVar[bool] = False
     distribution: ClassVar[str] = "Normal"
     centrable: ClassVar[bool] = False
     is_scale_family: ClassVar[bool] = True
@@ -571,6 +582,7 @@ class Flat(Prior):
 
     kind: Literal["flat"] = "flat"
     has_scale: ClassVar[bool] = False
+    has_quantiles: ClassVar[bool] = False
 
     def variable(self, name, scale, dims, shared):  # noqa: D102
         import pymc as pm
@@ -591,6 +603,11 @@ class PyMCPrior(Prior, PyMCDistribution):
     kind: Literal["pymc"] = "pymc"
     dist: OfReal
     centrable: ClassVar[bool] = False
+
+    @property
+    def has_quantiles(self) -> bool:
+        """Whether the quantile function of the distribution is known."""
+        return self.dist in WITH_QUANTILES
 
     def variable(self, name, scale, dims, shared):
         """Draws of the distribution as written. The scale is 1; the model multiplies by its own."""

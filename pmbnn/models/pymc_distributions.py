@@ -33,6 +33,13 @@ under JAX, PyMC 6.4 gives gradients that are not finite: those of ``SkewNormal``
 ``ExGaussian`` at -5 and of ``Rice`` at 55, with unit scales.
 """
 
+WITH_QUANTILES = (
+    "Cauchy", "Exponential", "Gumbel", "HalfCauchy", "HalfNormal", "InverseGamma", "Kumaraswamy",
+    "Laplace", "LogNormal", "Logistic", "Moyal", "Normal", "Pareto", "Triangular",
+    "TruncatedNormal", "Uniform", "Weibull",
+)  # fmt: skip
+"""Distributions with a quantile function that JAX computes: PyMC's, or one of this package."""
+
 NEGATIVE = [-(10.0**exponent) for exponent in (-300, *range(-8, 9))]
 """Numbers at which a positive number has density 0; the first is in any interval that ends at 0."""
 

@@ -1,6 +1,6 @@
 """References for what is finished: its posteriors sampled, in the same results folder."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,11 +75,12 @@ def references(
     if not finished:
         kind = f" of device {devices[0].kind}" if devices[0].is_accelerator else ""
         raise ResultsError(f"`{folder}` has no finished fit{kind} to hold against the posterior.")
-    after = with_sampler(before, settings, folder)
+    lacking = without_quantiles(before) if settings.needs_quantiles else {}
+    after = with_sampler(before, settings, folder, lacking)
     check_data(after)
     posteriors = {c.posterior for c in finished if c.prior.has_scale and not c.is_tempered}
     cells = [c for c in after.cells if c.inference == settings and c.posterior in posteriors]
-    return References(after, tuple(cells), tuple(_left_out(finished)))
+    return References(after, tuple(cells), tuple(_left_out(finished, settings, lacking)))
 
 
 def experiment_of_folder(folder: Path) -> Experiment:
@@ -96,24 +97,48 @@ def experiment_of_folder(folder: Path) -> Experiment:
     return load_experiment(file)
 
 
-def with_sampler(experiment: Experiment, settings: Sampling, folder: Path) -> Experiment:
-    """The experiment with a sampler beside its ways to fit, in every sweep without points."""
+def without_quantiles(experiment: Experiment) -> dict[str, list[str]]:
+    """Sections and kinds of sweeps whose quantile functions are not known, by the sweeps' names."""
+    lacking: dict[str, list[str]] = {}
+    for sweep in experiment.sweeps:
+        for section in ("prior", "hyperprior", "likelihood"):
+            for part in sweep.sections[section]:
+                if not part.has_quantiles:
+                    lacking.setdefault(sweep.name, []).append(f"{section} {part.kind}")
+    return lacking
+
+
+def with_sampler(
+    experiment: Experiment, settings: Sampling, folder: Path, lacking: Container[str] = ()
+) -> Experiment:
+    """The experiment with a sampler beside its ways to fit, in every sweep that it can take.
+
+    Those are sweeps without point parameters, whose names are not among those `lacking` something.
+    """
     content = resolved(experiment, folder)
     for sweep, planned in zip(content["sweeps"], experiment.sweeps, strict=True):
-        if any(cell.has_points for cell in planned.cells):
+        if planned.name in lacking or any(cell.has_points for cell in planned.cells):
             continue
         if as_written(settings) not in sweep["inference"]:
             sweep["inference"] = [*sweep["inference"], as_written(settings)]
     return experiment_of(content, folder)
 
 
-def _left_out(cells: Sequence[Cell]) -> list[str]:
+def _left_out(
+    cells: Sequence[Cell], settings: Sampling, lacking: Mapping[str, Sequence[str]]
+) -> list[str]:
     """Why some cells have no reference, each reason once."""
     lines = []
     improper = {cell.prior.kind for cell in cells if not cell.prior.has_scale}
     lines += [f"prior {k}: improper, there may be no posterior to sample" for k in sorted(improper)]
     points = {cell.sweep for cell in cells if cell.has_points}
     lines += [f"sweep {name}: has point parameters, which are maximised" for name in sorted(points)]
+    lines += [
+        f"sweep {name}: {', '.join(dict.fromkeys(kinds))}: no quantile function is known, which "
+        f"engine {settings.engine} needs"
+        for name, kinds in lacking.items()
+        if name in {cell.sweep for cell in cells}
+    ]
     if any(cell.is_tempered for cell in cells):
         lines.append("fits with another KL than the ELBO's: they are of no posterior of the model")
     return lines

@@ -6,6 +6,7 @@ from typing import get_args
 import numpy as np
 import pymc as pm
 import pytest
+from posteriors import has_quantiles
 from pymc.distributions import continuous
 from scipy import stats
 from tiers import slow_but
@@ -13,7 +14,13 @@ from tiers import slow_but
 import pmbnn as pb
 from pmbnn.core.errors import ConfigError
 from pmbnn.models.priors import PyMCHyperprior, PyMCPrior
-from pmbnn.models.pymc_distributions import PARAMETERS, OfPositive, OfReal
+from pmbnn.models.pymc_distributions import (
+    PARAMETERS,
+    WITH_QUANTILES,
+    OfPositive,
+    OfReal,
+    as_constants,
+)
 from pmbnn.testing import check_hyperprior, check_prior, random_point
 
 RNG = np.random.default_rng(0)
@@ -222,6 +229,18 @@ def test_a_hyperprior_is_of_positive_numbers(settings, message):
     with pytest.raises(ConfigError) as error:
         classifier("normal", {"kind": "pymc"} | settings)
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize("dist", get_args(OfReal))
+def test_quantile_functions_that_are_known(dist):
+    settings = ENOUGH.get(dist, {})
+    with pm.Model() as model:
+        getattr(pm, dist)("a", shape=3, **as_constants(settings))
+    assert has_quantiles(model) == (dist in WITH_QUANTILES)
+    parts = [PyMCPrior(dist=dist, **settings)]
+    if dist in get_args(OfPositive):
+        parts.append(PyMCHyperprior(dist=dist, **settings))
+    assert {part.has_quantiles for part in parts} == {dist in WITH_QUANTILES}
 
 
 def test_weights_are_never_drawn_around_a_learned_scale():

@@ -4,6 +4,7 @@ import io
 from types import SimpleNamespace
 
 import pytest
+import yaml
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -12,9 +13,9 @@ from pmbnn.cli import app
 from pmbnn.compare.agreement import FILE
 from pmbnn.experiment.load import ConfigError, load_experiment
 from pmbnn.fitting.progress import RunOptions
-from pmbnn.inference.samplers.settings import Mclmc
+from pmbnn.inference.samplers.settings import Mclmc, Smc
 from pmbnn.results.store import Results, ResultsError
-from pmbnn.sweep.check import References, references, with_sampler
+from pmbnn.sweep.check import References, references, with_sampler, without_quantiles
 from pmbnn.sweep.stages import run_experiment
 
 FILE_TEXT = """
@@ -119,6 +120,23 @@ def test_the_command_says_what_is_wrong(folder, tmp_path):
     assert planned.exit_code == 0
     assert "2 of" in planned.output
     assert "left out: prior flat" in planned.output
+
+
+def test_a_sampler_is_left_out_of_sweeps_that_it_cannot_take(tmp_path):
+    """Those whose quantile functions are not known, from prior to posterior."""
+    content = yaml.safe_load(FILE_TEXT)
+    (sweep,) = content["sweeps"]
+    priors = {"taken": "normal", "left": ["laplace", "student_t"]}
+    content["sweeps"] = [sweep | {"name": name, "prior": prior} for name, prior in priors.items()]
+    file = tmp_path / "toy.yaml"
+    file.write_text(yaml.safe_dump(content))
+    experiment = load_experiment(file)
+    lacking = without_quantiles(experiment)
+    assert lacking == {"left": ["prior student_t"]}
+    beside = with_sampler(experiment, Smc(), tmp_path, lacking)
+    assert {cell.sweep for cell in beside.cells if cell.is_sampled} == {"taken"}
+    with pytest.raises(ConfigError, match=r"`sweeps\[1\]\.prior\[1\]` must be .* with engine smc"):
+        with_sampler(experiment, Smc(), tmp_path)
 
 
 def test_a_folder_without_fits_is_an_error(tmp_path):

@@ -43,6 +43,9 @@ class Sampling(Specification):
     is_ensemble: ClassVar[bool] = False
     """Whether every chain keeps to a mode of its own: they are no draws of the posterior."""
 
+    needs_quantiles: ClassVar[bool] = False
+    """Whether it needs the quantile functions of all free variables."""
+
     chains: Annotated[int, Field(ge=2, le=10_000)] = 16
     draws: Annotated[int, Field(ge=4)] = 400
     doublings: Annotated[int, Field(ge=0, le=10)] = added(3)
@@ -266,6 +269,8 @@ class Smc(Sampling):
     target_acceptance
         Mean acceptance probability to which the step size adapts, from move to move.
     """
+
+    needs_quantiles: ClassVar[bool] = True
 
     engine: Literal["smc"] = "smc"
     chains: Annotated[int, Field(ge=2, le=10_000)] = 4

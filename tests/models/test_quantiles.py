@@ -1,0 +1,147 @@
+"""Quantile functions of priors, hyperpriors and likelihoods: what is said is so, and is checked."""
+
+import numpy as np
+import pymc as pm
+import pytest
+import yaml
+from posteriors import has_quantiles
+from scipy import stats
+from typer.testing import CliRunner
+
+import pmbnn as pb
+from pmbnn.cli import app
+from pmbnn.core.errors import ConfigError
+from pmbnn.data.arrays import Rows
+from pmbnn.inference.flat import flat_vector, flatten_model
+from pmbnn.inference.log_density import place_of
+from pmbnn.models.build import build_model
+from pmbnn.models.likelihoods import Gamma, Heteroscedastic, Normal, StudentT
+from pmbnn.models.networks import Dense
+from pmbnn.models.priors import (
+    HYPERPRIORS,
+    PRIORS,
+    Fixed,
+    Horseshoe,
+    InverseGamma,
+    ScaleMixture,
+    TrainableMean,
+)
+from pmbnn.models.pymc_distributions import WITH_QUANTILES
+
+RNG = np.random.default_rng(3)
+ROWS = Rows(RNG.normal(size=(12, 2)), RNG.normal(size=12), ("a", "b"), ())
+
+
+def network(prior="normal", hyperprior="fixed", likelihood=None):
+    return build_model(Dense(hidden=(3,)), prior, hyperprior, likelihood or Normal(sd=0.5), ROWS)
+
+
+OTHERS = (Horseshoe(per="unit"), Horseshoe(slab_scale=2.0), ScaleMixture(learned=True))
+ENTRIES = (*(cls() for kind, cls in PRIORS.items() if kind != "pymc"), *OTHERS)
+
+
+@pytest.mark.parametrize("prior", ENTRIES, ids=str)
+def test_priors(prior):
+    hyperprior = Fixed() if prior.has_scale else Fixed(scale=None)
+    assert has_quantiles(network(prior, hyperprior)) == prior.has_quantiles
+
+
+@pytest.mark.parametrize(
+    "hyperprior",
+    [
+        *(cls() for kind, cls in HYPERPRIORS.items() if kind != "pymc" and not cls.is_point),
+        InverseGamma(on="variance", per="unit"),
+    ],
+    ids=str,
+)
+def test_hyperpriors(hyperprior):
+    assert has_quantiles(network(hyperprior=hyperprior)) == hyperprior.has_quantiles
+
+
+@pytest.mark.parametrize(
+    "likelihood",
+    [Normal(), Normal(sd=Heteroscedastic()), StudentT(), StudentT(nu=Gamma()), StudentT(nu=3.0)],
+    ids=str,
+)
+def test_likelihoods(likelihood):
+    assert has_quantiles(network(likelihood=likelihood)) == likelihood.has_quantiles
+
+
+def test_weights_with_learned_means_have_their_scale_and_mean(evaluate):
+    """weight = scale · (spread · z' + z), variable by variable."""
+    flat = flatten_model(network(TrainableMean(spread=3.0), Fixed(scale=0.5)), len(ROWS.y))
+    z = RNG.standard_normal(flat.size)
+    coordinates = flat_vector(flat)
+    given = {coordinates: z, flat.data["prior_scale"]: np.float64(0.5)}
+    (vector,) = evaluate([place_of(flat, coordinates)], given)
+    value = flat.layout.unravel(vector)
+    parts = flat.layout.unravel(z)
+    np.testing.assert_allclose(value["weight_1_mean"], 3.0 * parts["weight_1_mean"])
+    expected = 0.5 * (3.0 * parts["weight_1_mean"] + parts["weight_1"])
+    np.testing.assert_allclose(value["weight_1"], expected)
+
+
+def test_standard_normal_coordinates_of_a_law(evaluate):
+    """The quantile function at Φ(z), against SciPy."""
+    with pm.Model() as model:
+        pm.Gumbel("a", np.float64(0.3), np.float64(0.7), shape=3)
+    flat = flatten_model(model, len(ROWS.y))
+    coordinates = flat_vector(flat)
+    z = np.array([-1.5, 0.0, 2.0])
+    (value,) = evaluate([place_of(flat, coordinates)], {coordinates: z})
+    np.testing.assert_allclose(value, stats.gumbel_r(0.3, 0.7).ppf(stats.norm.cdf(z)), rtol=1e-6)
+
+
+# What an experiment refuses
+
+SWEEP = {
+    "name": "toy",
+    "dataset": {"kind": "moons", "noise": 0.3, "train": 60, "test": 40},
+    "network": {"kind": "dense", "hidden": [[2]]},
+    "prior": "normal",
+    "inference": ["mclmc", {"engine": "smc"}],
+}
+AT = "sweeps[0]"
+REASON = (
+    f"with engine smc (`{AT}.inference[1].engine`), which needs quantile functions that JAX "
+    "computes, got"
+)
+SMC_PRIORS = (
+    "must be cauchy or correlated_normal or horseshoe or laplace or multivariate_t or normal or "
+    "pymc or trainable_mean"
+)
+MISTAKES = {
+    "prior": ({"prior": ["normal", "student_t"]}, f"`{AT}.prior[1]` {SMC_PRIORS} {REASON} 'stu"),
+    "mixture": ({"prior": "scale_mixture"}, f"`{AT}.prior` {SMC_PRIORS} {REASON} 'scale_mixture'."),
+    "flat": ({"prior": "flat"}, f"`{AT}.prior` {SMC_PRIORS} {REASON} 'flat'."),
+    "distribution": (
+        {"prior": {"kind": "pymc", "dist": "StudentT", "nu": 4}},
+        f"`{AT}.prior.dist` must be {' or '.join(WITH_QUANTILES)} {REASON} 'StudentT'.",
+    ),
+    "hyperprior": (
+        {"hyperprior": {"kind": "pymc", "dist": "Gamma", "alpha": 2, "beta": 1}},
+        f"`{AT}.hyperprior.dist` must be {' or '.join(WITH_QUANTILES)} {REASON} 'Gamma'.",
+    ),
+    "noise": (
+        {"dataset": {"kind": "sine"}, "likelihood": "student_t"},
+        f"`{AT}.likelihood.nu` must be a number {REASON} 'gamma'.",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_what_smc_cannot_sample_is_refused_before_anything_is_fitted(name, tmp_path):
+    changes, message = MISTAKES[name]
+    content = {"name": "test", "sweeps": [SWEEP | changes]}
+    (file := tmp_path / "test.yaml").write_text(yaml.safe_dump(content))
+    done = CliRunner().invoke(app, ["sweep", str(file), "--out", str(tmp_path / "out")])
+    assert done.exit_code == 2
+    assert message.replace(" ", "") in "".join(done.output.split())
+    with pytest.raises(ConfigError) as caught:
+        pb.run(content, out=tmp_path / "out", quiet=True)
+    assert message in str(caught.value)
+    assert not list(tmp_path.glob("out/cells/*"))
+    # Another sampler takes it.
+    content["sweeps"][0]["inference"] = ["mclmc", "nuts"]
+    file.write_text(yaml.safe_dump(content))
+    assert pb.load_experiment(file).cells
