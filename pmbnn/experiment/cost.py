@@ -14,6 +14,8 @@ from pmbnn.core.machine import total_memory
 from pmbnn.data import Synthetic
 from pmbnn.data.base import DatasetSpec
 from pmbnn.experiment.cells import Cell, choosing_rows, model_words
+from pmbnn.models.hyperpriors import Match
+from pmbnn.models.matching import INPUTS, n_draws
 from pmbnn.models.networks import Network
 
 LARGE_NETWORK = 2_000
@@ -48,6 +50,11 @@ quantiles and scores of a density take all draws of a row together, many times."
 STORING = 0.1
 """Seconds of a cell's trace and its file (benchmarks/end_to_end.txt, less its predictions)."""
 
+MATCHING, MATCHES, MATCHED_MULTIPLY_ADD = 2.0, 100, 3e-10
+"""Seconds of matching the scales of any network to a Gaussian process; number of times that all
+outputs are computed, 70 to 170; and seconds a multiply-add of that, in double precision and
+interpreted. Networks of 51 to 11,101 multiply-adds took 2 to 25 s."""
+
 UNKNOWN_ROWS = (60_000, 10_000)
 """Training and test rows of data sets whose size is known only after loading: those of MNIST, the
 largest data set here."""
@@ -66,7 +73,8 @@ class Work:
     operations
         Steps × rows a step × multiply-adds of the forward pass.
     fitting, evaluating
-        Estimated seconds of one core: of the steps; of predictions and of what is stored.
+        Estimated seconds of one core: of the steps; of predictions, of what is stored, and of
+        scales that are matched.
     """
 
     choosing_fits: int
@@ -141,13 +149,23 @@ def cell_work(cell: Cell) -> Work:
         steps += fits * gradients
         operations += fits * gradients * batch * multiply_adds(cell)
         seconds += fits * gradients * (batch * a_row + PARAMETER * network_size(cell))
-    return Work(choosing, final, steps, operations, seconds, _evaluating(cell))
+    return Work(choosing, final, steps, operations, seconds, _evaluating(cell) + _matching(cell))
 
 
 def total_work(cells: Iterable[Cell]) -> Work:
     """Work of several cells together."""
     works = [cell_work(cell) for cell in cells]
     return Work(*(sum(getattr(work, one.name) for work in works) for one in fields(Work)))
+
+
+def _matching(cell: Cell) -> float:
+    """Seconds of matching the scales of a cell to a Gaussian process, if they are."""
+    if not isinstance(cell.scale, Match):
+        return 0.0
+    shape = cell.dataset.input_shape
+    outputs = n_draws(cell.network, shape) * INPUTS
+    a_row = MATCHED_MULTIPLY_ADD * _multiply_adds(cell.network, shape, 1)
+    return MATCHING + MATCHES * outputs * a_row
 
 
 def _evaluating(cell: Cell) -> float:

@@ -145,7 +145,7 @@ def plot_design(combinations: Combinations, title: str) -> Figure:
         for column, axes in enumerate(line):
             _draw_weight(axes, combinations, row, column)
     for axes, name in zip(panels[:, 0], ("scale", *combinations.rows), strict=True):
-        axes.set_ylabel(name)
+        axes.set_ylabel(name.replace(", ", ",\n"))  # a panel is not high enough for more
     note = "design: density of the scale (top row) and of one weight, on logarithmic axes"
     style.set_title(figure, f"{title}\n{note}")
     return figure
@@ -236,14 +236,40 @@ def weight_densities(prior: Prior, hyperprior: Hyperprior, weight: np.ndarray) -
 
     The list is empty if there is no formula here. The fan-in rule is left out.
     """
-    density, law = _standard_density(prior), _law(hyperprior)
+    has_slab = getattr(prior, "slab_scale", None) is not None
+    density, law = None if has_slab else _standard_density(prior), _law(hyperprior)
+    if law is None:
+        scales = [np.full((QUANTILES if has_slab else 1, 1), s) for s in fixed_scales(hyperprior)]
+    else:
+        quantiles = law.ppf((np.arange(QUANTILES) + 0.5) / QUANTILES)[:, None]
+        scales = [np.sqrt(quantiles) if hyperprior.on == "variance" else quantiles]
+    if has_slab:
+        return [_with_slab(prior, of_weight, weight) for of_weight in scales]
     if density is None:
         return []
-    if law is None:
-        return [density(weight / scale) / scale for scale in fixed_scales(hyperprior)]
-    quantiles = law.ppf((np.arange(QUANTILES) + 0.5) / QUANTILES)[:, None]
-    scales = np.sqrt(quantiles) if hyperprior.on == "variance" else quantiles
-    return [np.mean(density(weight / scales) / scales, axis=0)]
+    return [np.mean(density(weight / s) / s, axis=0) for s in scales]
+
+
+def _with_slab(prior: Prior, scale: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Density of one weight of the regularised horseshoe, by its local scale and its slab.
+
+    A mean of normal densities over quantiles of both, paired with the scales by a low-discrepancy
+    sequence (Hammersley's points, where scales are quantiles).
+
+    Parameters
+    ----------
+    scale
+        One for each point, ``(point, 1)``.
+    weight
+        Where the density is computed.
+    """
+    from scipy import stats
+
+    points = stats.qmc.Halton(2, scramble=False).random(len(scale) + 1)[1:]
+    local = stats.halfcauchy.ppf(points[:, :1]) * scale
+    half = prior.slab_df / 2
+    slab = np.sqrt(stats.invgamma.ppf(points[:, 1:], half, scale=half * prior.slab_scale**2))
+    return stats.norm.pdf(weight, scale=local / np.sqrt(1 + (local / slab) ** 2)).mean(axis=0)
 
 
 def _law(hyperprior: Hyperprior):
@@ -263,8 +289,6 @@ def _standard_density(prior: Prior) -> Callable[[np.ndarray], np.ndarray] | None
     """Density of a weight whose scale is 1; None if there is no formula here."""
     from scipy import stats
 
-    if getattr(prior, "slab_scale", None) is not None:
-        return None
     densities = {
         "normal": lambda p: stats.norm.pdf,
         "correlated_normal": lambda p: stats.norm.pdf,

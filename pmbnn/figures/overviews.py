@@ -102,6 +102,8 @@ class CellFigure(NamedTuple):
         Further groups that are read where the trace has them.
     arrays
         Regular expression of the arrays of these groups that are read.
+    is_of_data
+        Whether it shows the data alone, which no model and no fit changes.
     """
 
     file: str
@@ -109,6 +111,7 @@ class CellFigure(NamedTuple):
     needs: tuple[tuple[str, str], ...]
     uses: tuple[str, ...] = ()
     arrays: str = ".*"
+    is_of_data: bool = False
 
     def groups(self, stored: Mapping[str, frozenset[str]]) -> list[str]:
         """Groups to load of a trace that holds these arrays; none if it cannot be drawn."""
@@ -127,7 +130,8 @@ def draw_cell(
 ) -> Figure:
     """Figure of a stored cell from these groups of its trace; its title ends in `which`."""
     trace = load_arrays(results, record.name, dict.fromkeys(groups, figure.arrays))
-    return figure.plot(trace, f"{cell_title(record)}{which}")
+    title = dataset_title(record.cell.dataset) if figure.is_of_data else cell_title(record)
+    return figure.plot(trace, f"{title}{which}")
 
 
 TEST = "test_predictions"
@@ -168,7 +172,7 @@ OF_DENSITIES = (
 
 OF_CLASS_PROBABILITIES = (
     # Points of a plane are those that a map was drawn of.
-    CellFigure("points", plot_points, (*ROWS, ("predictions", "x1"))),
+    CellFigure("points", plot_points, (*ROWS, ("predictions", "x1")), is_of_data=True),
     CellFigure("samples", plot_samples, IMAGES),
     CellFigure("training", plot_training, (("fit", "snapshot_accuracy"),)),
     CellFigure("classes", plot_class_pairs, IMAGES),
@@ -315,8 +319,9 @@ def _number_figures(results: Results, sheet: Sheet, records: Sequence[CellRecord
 
 def _shown_cell_figures(results: Results, sheet: Sheet, figures: Sequence[CellFigure]) -> Drawings:
     """Those of the figures that the trace of the sheet's best cell can be drawn as."""
-    stored, which = stored_variables(results, sheet.shown.name), _which(sheet)
+    stored = stored_variables(results, sheet.shown.name)
     for figure in figures:
+        which = _seed_words(sheet) if figure.is_of_data else _which(sheet)
         if groups := figure.groups(stored):
             yield figure.file, partial(draw_cell, results, sheet.shown, figure, groups, which)
 
@@ -327,9 +332,13 @@ def _which(sheet: Sheet) -> str:
         return ""
     is_best = bool(best_group(sheet.records))
     which = "best cell by held-out score" if is_best else "first cell with results"
-    if len({record.cell.data_seed for record in sheet.finished}) > 1:
-        which += f", data seed {sheet.shown.cell.data_seed}"
-    return f" ({which})"
+    return f" ({which}{_seed_words(sheet)})"
+
+
+def _seed_words(sheet: Sheet) -> str:
+    """Data seed that is shown of a sheet; empty if there is one alone."""
+    seeds = {record.cell.data_seed for record in sheet.finished}
+    return f", data seed {sheet.shown.cell.data_seed}" if len(seeds) > 1 else ""
 
 
 def load_map(results: Results, name: str) -> PlaneMap | None:
@@ -394,7 +403,7 @@ def _compared_curves(results: Results, records: Sequence[CellRecord], digest: st
     shown: dict[str, list[tuple[CellRecord, str]]] = {}
     for variant in variants(with_curves):
         for first, *_ in group_by_settings(variant.records):
-            row = first, _row_name(first, variant.words)
+            row = first, _row_name(first, variant.title_words)
             shown.setdefault(dataset_label(first.cell.dataset), []).append(row)
     for label, cells in shown.items():
         if len(cells) > 1:

@@ -167,6 +167,12 @@ def some_inputs(x: "np.ndarray", count: int = INPUTS) -> "np.ndarray":
     return x[np.sort(chosen)]
 
 
+def n_draws(network: Network, input_shape: tuple[int, ...], n_inputs: int = INPUTS) -> int:
+    """Number of draws of the weights by which scales are matched at so many inputs."""
+    work = network.multiply_adds(input_shape, 1) * n_inputs
+    return max(LEAST_DRAWS, min(DRAWS, int(AT_ONCE / work)))
+
+
 @lru_cache(maxsize=100)  # of a cell and the programs, figures and records of it
 def _match_once(
     match: Match,
@@ -179,8 +185,7 @@ def _match_once(
     import numpy as np
 
     x = np.frombuffer(inputs).reshape(shape)
-    work = network.multiply_adds(input_shape, 1) * len(x)
-    draws = int(np.clip(AT_ONCE / work, LEAST_DRAWS, DRAWS))
+    draws = n_draws(network, input_shape, len(x))
     functions = ScaledDraws(network, prior, input_shape, draws)
     return match_scales(functions, covariance(match, x), x)
 

@@ -345,9 +345,25 @@ class Variant:
         return f"{cell.sweep}: {'; '.join([dataset_label(cell.dataset), *self.words])}"
 
     @property
+    def title_words(self) -> tuple[str, ...]:
+        """The words, with what the engine makes in its place: ``mean-field fit``."""
+        cell = self.records[0].cell
+        engine = setting_words(ENGINE, getattr(cell.inference, "engine", None))
+        has_guide = any(word.startswith("guide ") for word in self.words)
+        if engine not in self.words:
+            return self.words
+        if cell.is_sampled:
+            words = f"sampled by {cell.inference.engine.upper()}"
+        elif cell.inference.engine == "pymc":
+            words = "fitted by PyMC"
+        else:
+            words = "" if has_guide else f"{method_name(cell.inference).replace('_', '-')} fit"
+        return tuple(filter(None, (words if word == engine else word for word in self.words)))
+
+    @property
     def title(self) -> str:
-        """The data set in words, and the words."""
-        return "; ".join([dataset_title(self.records[0].cell.dataset), *self.words])
+        """The data set in words, and the words of titles."""
+        return "; ".join([dataset_title(self.records[0].cell.dataset), *self.title_words])
 
 
 def families(records: Sequence[CellRecord]) -> list[list[Variant]]:

@@ -52,6 +52,7 @@ from pmbnn.models.priors import (
     HalfNormal,
     Horseshoe,
     Laplace,
+    Match,
     Normal,
     PyMCHyperprior,
     PyMCPrior,
@@ -509,6 +510,19 @@ def test_predicted_densities_take_longer():
         for likelihood in (curve.likelihood, StudentTLikelihood())
     )
     assert student > 7 * normal
+
+
+@pytest.mark.parametrize(
+    ("hidden", "seconds"),
+    # Measured on one core: `match_of` with a normal prior.
+    [((5, 5), 1.6), ((50,), 2.8), ((100, 100), 25)],
+)
+def test_scales_that_are_matched_take_their_time(hidden, seconds):
+    given = replace(CELL, network=Dense(hidden=hidden), hyperprior=Fixed(scale=1.0))
+    matched = replace(given, hyperprior=Fixed(scale=Match()))
+    more = cell_work(matched).seconds - cell_work(given).seconds
+    assert seconds / 3 < more < 3 * seconds
+    assert cell_work(matched).fitting == cell_work(given).fitting
 
 
 def test_a_map_of_numbers_is_of_moments(tmp_path):

@@ -132,8 +132,37 @@ def test_the_horseshoe_is_its_mixture_of_normals():
     np.testing.assert_allclose(far * (AT * 1e4) ** 2, 2 / np.sqrt(2 * np.pi**3), rtol=1e-6)
 
 
-def test_a_horseshoe_with_a_slab_has_no_formula():
-    assert weight_densities(spec("prior", kind="horseshoe", slab_scale=2.0), ONE, AT) == []
+SLAB = spec("prior", kind="horseshoe", slab_scale=2.0, slab_df=4.0)
+
+
+def regularised(x, scale=1.0):
+    """Density of a weight with a slab² ~ inverse-gamma(2, 8), on a grid of both scales."""
+    middle = (np.arange(2000) + 0.5) / 2000
+    local = scale * np.tan(np.pi / 2 * middle)[:, None]
+    slab = stats.invgamma.ppf(middle[::4], 2.0, scale=8.0)
+    sd = 1 / np.sqrt(1 / local**2 + 1 / slab)
+    return np.array([stats.norm.pdf(one, scale=sd).mean() for one in x])
+
+
+def test_a_horseshoe_with_a_slab_is_its_mixture_of_normals():
+    at = np.array([0.2, 1.0, 3.0, 7.0])
+    np.testing.assert_allclose(weight_densities(SLAB, ONE, at)[0], regularised(at), rtol=0.02)
+    # The scale moves the small weights, and the slab stays where it is.
+    (narrow,) = weight_densities(SLAB, FIXED, at)
+    np.testing.assert_allclose(narrow, regularised(at, 0.5), rtol=0.05)
+    wide = spec("prior", kind="horseshoe", slab_scale=1e6, slab_df=4.0)
+    without = weight_densities(spec("prior", kind="horseshoe"), ONE, at)[0]
+    np.testing.assert_allclose(weight_densities(wide, ONE, at)[0], without, rtol=0.02)
+
+
+def test_a_learned_scale_of_a_horseshoe_with_a_slab_is_averaged_out():
+    at = np.array([0.2, 1.0, 3.0, 7.0])
+    scales = stats.halfnorm(scale=HALF_NORMAL.sigma).ppf((np.arange(40) + 0.5) / 40)
+    expected = np.mean(
+        [weight_densities(SLAB, spec("hyperprior", kind="fixed", scale=s), at)[0] for s in scales],
+        axis=0,
+    )
+    np.testing.assert_allclose(weight_densities(SLAB, HALF_NORMAL, at)[0], expected, rtol=0.05)
 
 
 def test_a_tuned_scale_has_a_density_for_every_candidate():

@@ -9,6 +9,7 @@ from pmbnn.figures import draw_files, overviews_of, sheet_of, sheets
 from pmbnn.figures.overviews import OF_CLASS_PROBABILITIES
 from pmbnn.figures.style import new_figure
 from pmbnn.fitting.helpers import Helpers
+from pmbnn.inference.samplers.settings import SAMPLING
 from pmbnn.results.reading import load_groups, stored_variables, values_of
 
 
@@ -92,14 +93,31 @@ def test_what_else_a_trace_holds_is_drawn_as_well(made, tmp_path, full, monkeypa
     }
 
 
-def titles_of_the_gallery(monkeypatch, results, records):
-    """Titles under which the gallery is drawn."""
+def titles_of_the_gallery(monkeypatch, results, records, file="gallery"):
+    """Titles under which the gallery is drawn, or another figure."""
     import pmbnn.figures.overviews as overviews
 
-    gallery = next(figure for figure in OF_CLASS_PROBABILITIES if figure.file == "gallery")
+    gallery = next(figure for figure in OF_CLASS_PROBABILITIES if figure.file == file)
     told = gallery._replace(plot=lambda trace, title: title)
     monkeypatch.setattr(overviews, "OF_CLASS_PROBABILITIES", [told])
-    return [one.draw() for one in overviews_of(results, records) if "gallery" in one.path.name]
+    return [one.draw() for one in overviews_of(results, records) if file in one.path.name]
+
+
+def test_training_points_are_of_no_prior(made, tmp_path, monkeypatch):
+    trace = made.plane_trace(resolution=(6, 5), points=20)
+    rows = made.curves_trace()
+    for group in ("constant_data", "observed_data"):
+        trace[group] = rows[group]
+    data = [made.MOONS | {"seed": seed} for seed in (0, 1)]
+    cells = [
+        (made.record(prior, dataset=d), trace) for prior in ("normal", "laplace") for d in data
+    ]
+    results = made.store(tmp_path, cells)
+    records = [record for record, _ in cells]
+    (title,) = titles_of_the_gallery(monkeypatch, results, records, "points")
+    assert title == "moons, noise 0.4, data seed 0"
+    (title,) = titles_of_the_gallery(monkeypatch, results, records[:1], "points")
+    assert title == "moons, noise 0.4"
 
 
 def test_the_gallery_is_of_the_cell_with_the_best_held_out_score(made, tmp_path, monkeypatch):
@@ -198,6 +216,30 @@ def test_variants_are_named_by_what_differs(made):
         "moons, noise 0.4; hidden 5-5",
         "moons, noise 0.4; hidden 10",
     ]
+
+
+@pytest.mark.parametrize(
+    ("inferences", "titles"),
+    [
+        ([{}, {"engine": "mclmc"}], ["mean-field fit", "sampled by MCLMC"]),
+        ([{}, {"engine": "pymc"}], ["mean-field fit", "fitted by PyMC"]),
+        (
+            [{}, {"guide": "map"}, {"engine": "nuts"}],
+            ["guide mean_field", "guide map", "sampled by NUTS"],
+        ),
+    ],
+)
+def test_titles_name_what_an_engine_makes(made, inferences, titles):
+    usual = {"engine": "compiled", "guide": "mean_field"}
+    sampled = [one.get("engine") in SAMPLING for one in inferences]
+    stored = [
+        one if is_sampled else usual | one
+        for one, is_sampled in zip(inferences, sampled, strict=True)
+    ]
+    found = sheets([made.record(inference=one) for one in stored])
+    assert [sheet.title for sheet in found] == [f"moons, noise 0.4; {title}" for title in titles]
+    # Names of files and of tables stay as they are.
+    assert found[-1].file.endswith(f"engine-{inferences[-1]['engine']}")
 
 
 def test_kinds_are_named_with_their_section(made):
