@@ -33,7 +33,7 @@ from pmbnn.experiment.contrasts import stored_contrasts
 from pmbnn.results.loading import ExperimentResults, StoredCell
 from pmbnn.results.ranking import LEVEL
 from pmbnn.results.record import CellRecord
-from pmbnn.results.row_scores import log_scores, row_numbers, rows_of_test
+from pmbnn.results.row_scores import SplitRows, log_scores, row_numbers, rows_of_test
 from pmbnn.results.store import Results
 
 FILE = "compare_rows.csv"
@@ -51,6 +51,10 @@ difference in nats an observation with its standard errors by rows and over data
 (`t_interval`), both ends of the simultaneous interval by rows, and where it lies."""
 
 
+BY_CHANCE = 1e-4
+"""Probability at most with which splits of a data set that are drawn at random count as others."""
+
+
 class RowErrors(NamedTuple):
     """Contrasts of a folder with errors by row.
 
@@ -59,7 +63,8 @@ class RowErrors(NamedTuple):
     table
         See `COLUMNS`.
     left_out
-        A sentence for each contrast and data set that has no such error.
+        A sentence for each contrast and data set that has no such error, and for each data set
+        whose splits are not random.
     """
 
     table: pd.DataFrame
@@ -104,6 +109,38 @@ def clustered_error(
     return mean, math.sqrt(count / (count - 1) * float(sums @ sums)), count
 
 
+def why_not_random(splits: Mapping[int, SplitRows], rows: Mapping[int, np.ndarray]) -> str:
+    """Why test rows cannot have been drawn at random; empty if nothing says so.
+
+    Each input of the test rows of a split is compared with that of the other splits' rows by the
+    Kolmogorov-Smirnov test, at a level (`BY_CHANCE`) that is divided by the number of tests
+    (Bonferroni). It tells splits that leave out a part of the range of an input. Both errors of the
+    table take test rows as drawn at random.
+
+    Parameters
+    ----------
+    splits
+        Test rows by data seed.
+    rows
+        Numbers of these rows by data seed, ``(observation,)`` each.
+    """
+    from scipy import stats
+
+    numbers, first = np.unique(np.concatenate(list(rows.values())), return_index=True)
+    every = np.concatenate([split.x for split in splits.values()])[first]
+    level = BY_CHANCE / (len(splits) * every.shape[1])
+    for seed, split in splits.items():
+        others = every[~np.isin(numbers, rows[seed])]
+        for column in range(every.shape[1]):
+            pair = [x[:, column][np.isfinite(x[:, column])] for x in (split.x, others)]
+            if min(map(len, pair)) and stats.ks_2samp(*pair, method="asymp").pvalue < level:
+                return (
+                    f"the test rows of data seed {seed} were not drawn at random: their input "
+                    f"{column + 1} has another distribution than that of other test rows"
+                )
+    return ""
+
+
 def make_row_errors(folder: ExperimentResults) -> RowErrors:
     """Contrasts of a folder's cells with errors by row; some cells may predict anew.
 
@@ -126,8 +163,18 @@ def make_row_errors(folder: ExperimentResults) -> RowErrors:
     left_out = [f"{data}, {name}: {why}." for (name, data), why in reasons.items() if why]
     kept = [entry not in {e for e, why in reasons.items() if why} for entry in _entries(pairs)]
     pairs = pairs[kept]
+    by_data = {}
+    for data, group in pairs.groupby("data"):
+        splits = _splits_by_seed(folder, group)
+        numbers = dict(zip(splits, row_numbers(list(splits.values())), strict=True))
+        if reason := why_not_random(splits, numbers):
+            left_out.append(f"{data}: {reason}.")
+        else:
+            by_data[data] = numbers
+    pairs = pairs[pairs["data"].isin(list(by_data))]
+    if pairs.empty:
+        return RowErrors(pd.DataFrame(columns=COLUMNS), left_out)
     scores = _log_scores(folder, pairs)
-    by_data = {data: _rows_by_seed(folder, group) for data, group in pairs.groupby("data")}
     groups = pairs.groupby(["contrast", "data", "method"], sort=False)
     table = pd.DataFrame(
         {
@@ -213,12 +260,11 @@ def _log_scores(folder: ExperimentResults, pairs: pd.DataFrame) -> dict[str, np.
     return scores
 
 
-def _rows_by_seed(folder: ExperimentResults, pairs: pd.DataFrame) -> dict[int, np.ndarray]:
-    """Numbers of the test rows of a data set by data seed."""
+def _splits_by_seed(folder: ExperimentResults, pairs: pd.DataFrame) -> dict[int, SplitRows]:
+    """Test rows of a data set by data seed."""
     records = {record.name: record for record in folder.records}
     first = pairs.groupby("seed", sort=False)["first"].first()
-    splits = [rows_of_test(_cell(folder, records[name])) for name in first]
-    return dict(zip(first.index, row_numbers(splits), strict=True))
+    return {seed: rows_of_test(_cell(folder, records[name])) for seed, name in first.items()}
 
 
 def _errors(

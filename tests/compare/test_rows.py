@@ -9,7 +9,8 @@ from typer.testing import CliRunner
 
 from pmbnn.cli import app
 from pmbnn.compare.intervals import t_interval
-from pmbnn.compare.rows import COLUMNS, clustered_error, with_intervals
+from pmbnn.compare.rows import COLUMNS, clustered_error, why_not_random, with_intervals
+from pmbnn.results.row_scores import SplitRows
 
 # What can be worked out
 
@@ -111,6 +112,35 @@ def test_what_other_training_sets_would_change_is_left_out():
     assert coverage(mean, splits, freedom=SPLITS - 1) >= 0.95 - BOUND
 
 
+# Splits that are not random
+
+DRAWN = np.random.default_rng(7)
+FEATURES = np.stack(
+    [DRAWN.normal(size=300), DRAWN.integers(0, 2, 300), DRAWN.exponential(size=300)], axis=1
+)
+
+
+def why(chosen):
+    """Of test rows by their numbers, one array for each data seed."""
+    splits = {seed: SplitRows(FEATURES[rows], rows.astype(float)) for seed, rows in chosen.items()}
+    return why_not_random(splits, chosen)
+
+
+def test_random_splits_and_folds_are_random():
+    for _ in range(30):
+        assert why({seed: DRAWN.permutation(300)[:60] for seed in range(5)}) == ""
+        assert why(dict(enumerate(DRAWN.permutation(300).reshape(5, 60)))) == ""
+    assert why({0: np.arange(300), 1: np.arange(300)}) == "", "no rows are left to compare with"
+
+
+def test_gaps_are_not_random():
+    """The middle third of an input, as Foong et al. (2019) split tables; or one end of it."""
+    gaps = {seed: FEATURES[:, at].argsort()[100:200] for seed, at in enumerate((0, 2))}
+    assert why(gaps).startswith("the test rows of data seed 0 were not drawn at random: their in")
+    ends = {seed: FEATURES[:, 2].argsort()[60 * seed :][:60] for seed in range(3)}
+    assert "not drawn at random: their input 3 has another distribution" in why(ends)
+
+
 # The command
 
 TABLE = {"kind": "table", "file": "rows.csv", "target": "y", "task": "regression"}
@@ -118,12 +148,16 @@ MILE = {"engine": "mile", "seed": 0}
 GROUPED = TABLE | {"file": "groups.csv", "split": {"kind": "random", "group": "shop"}}
 
 
-def cells(made, rng, overlap=0.25, dataset=TABLE, seeds=4, **results):
-    """Pairs of cells on splits of 40 rows, whose log scores differ by about 0.3."""
-    rows, common = rng.normal(size=(40, 3)), 0.2 * rng.normal(size=40)
+def cells(made, rng, overlap=0.25, dataset=TABLE, seeds=4, gap=False, **results):
+    """Pairs of cells on splits of some rows, whose log scores differ by about 0.3.
+
+    Test rows are drawn at random; or they are a part of the range of one input after the other.
+    """
+    count = 240 if gap else 40
+    rows, common = rng.normal(size=(count, 3)), 0.2 * rng.normal(size=count)
     for seed in range(seeds):
-        chosen = rng.permutation(40)[:8]
-        x, base = rows[chosen], rng.normal(size=8)
+        chosen = rows[:, seed].argsort()[80:160] if gap else rng.permutation(40)[:8]
+        x, base = rows[chosen], rng.normal(size=len(chosen))
         for hyperprior, gain in ((made.HALF_NORMAL, 0.3 + common[chosen]), (made.FIXED, 0.0)):
             scores = base + gain
             record = made.record(
@@ -185,6 +219,15 @@ def test_a_folder_without_such_contrasts_is_said_so(made, tmp_path):
     done = run(folder)
     assert done.exit_code == 2
     assert f"error: The folder `{folder}` has no contrast of the test NLL over" in done.stderr
+
+
+def test_gap_splits_are_left_out(made, tmp_path):
+    stored = [*cells(made, np.random.default_rng(0), gap=True, seeds=3)]
+    done = run(made.store(tmp_path, stored).folder)
+    assert done.exit_code == 2
+    assert "left out: table rows" in done.stderr
+    assert "the test rows of data seed 0 were not drawn at random" in done.stderr
+    assert not (tmp_path / "compare_rows.csv").exists()
 
 
 def test_scores_that_are_not_those_of_the_record_are_refused(made, tmp_path):
