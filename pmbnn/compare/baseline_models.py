@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pmbnn.data.arrays import Dataset
-from pmbnn.models.likelihoods import NormalComponents
+from pmbnn.models.components import NormalComponents
 from pmbnn.prediction.density import Mixture, summarise
 from pmbnn.prediction.metrics import classification_metrics, metrics_of
 

@@ -2,131 +2,18 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from pmbnn.core.spec import Positive, Specification, registry
-from pmbnn.models.priors import HalfCauchy, HalfNormal, Hierarchical, InverseGamma
+from pmbnn.models.components import Components, NormalComponents, StudentTComponents
+from pmbnn.models.hyperpriors import HalfCauchy, Hierarchical
+from pmbnn.models.noise import NOISE, Heteroscedastic, PointNoise, Scale
 
 if TYPE_CHECKING:
     import numpy as np
     from pytensor.tensor import TensorVariable
-
-
-# Distributions of numbers at draws of their parameters, as SciPy freezes them
-
-
-class Components(Protocol):
-    """Distributions of numbers, one for each draw and observation, as SciPy freezes them.
-
-    Every method returns ``(draw, observation)``, or ``(draw, 1)`` where all observations have the
-    same value; arguments broadcast against that.
-    """
-
-    def mean(self) -> "np.ndarray":
-        """Means."""
-
-    def std(self) -> "np.ndarray":
-        """Standard deviations."""
-
-    def logpdf(self, x: "np.ndarray") -> "np.ndarray":
-        """Log-densities, in nats."""
-
-    def cdf(self, x: "np.ndarray") -> "np.ndarray":
-        """Probabilities of less than `x`."""
-
-    def ppf(self, q: float) -> "np.ndarray":
-        """Quantiles."""
-
-    def rvs(self, *, random_state: "np.random.Generator") -> "np.ndarray":
-        """One draw of each."""
-
-
-@dataclass(frozen=True)
-class NormalComponents(Components):
-    """Normal distributions, as `Components`.
-
-    SciPy's frozen distributions check and mask every argument, which takes several times as long.
-
-    Attributes
-    ----------
-    mu, sigma
-        Mean and standard deviation, ``(draw, observation)`` or ``(draw, 1)``.
-    """
-
-    mu: "np.ndarray"
-    sigma: "np.ndarray"
-
-    def mean(self):  # noqa: D102
-        return self.mu
-
-    def std(self):  # noqa: D102
-        return self.sigma
-
-    def logpdf(self, x):  # noqa: D102
-        import numpy as np
-
-        squares = ((x - self.mu) / self.sigma) ** 2
-        return -0.5 * squares - (np.log(self.sigma) + 0.5 * np.log(2 * np.pi))
-
-    def cdf(self, x):  # noqa: D102
-        from scipy.special import ndtr
-
-        return ndtr((x - self.mu) / self.sigma)
-
-    def ppf(self, q):  # noqa: D102
-        from scipy.special import ndtri
-
-        return self.mu + ndtri(q) * self.sigma
-
-    def rvs(self, *, random_state):  # noqa: D102
-        return self.mu + self.sigma * random_state.standard_normal(self.mu.shape)
-
-
-@dataclass(frozen=True)
-class StudentTComponents(Components):
-    """Student's t distributions with more than two degrees of freedom, as `Components`.
-
-    Attributes
-    ----------
-    nu, mu, sigma
-        Degrees of freedom, mean and scale, ``(draw, observation)`` or ``(draw, 1)``.
-    """
-
-    nu: "np.ndarray"
-    mu: "np.ndarray"
-    sigma: "np.ndarray"
-
-    def mean(self):  # noqa: D102
-        return self.mu
-
-    def std(self):  # noqa: D102
-        import numpy as np
-
-        return self.sigma * np.sqrt(self.nu / (self.nu - 2))
-
-    def logpdf(self, x):  # noqa: D102
-        import numpy as np
-        from scipy.special import gammaln
-
-        half, squares = 0.5 * (self.nu + 1), ((x - self.mu) / self.sigma) ** 2
-        constant = gammaln(half) - gammaln(0.5 * self.nu) - 0.5 * np.log(np.pi * self.nu)
-        return constant - np.log(self.sigma) - half * np.log1p(squares / self.nu)
-
-    def cdf(self, x):  # noqa: D102
-        from scipy.special import stdtr
-
-        return stdtr(self.nu, (x - self.mu) / self.sigma)
-
-    def ppf(self, q):  # noqa: D102
-        from scipy.special import stdtrit
-
-        return self.mu + stdtrit(self.nu, q) * self.sigma
-
-    def rvs(self, *, random_state):  # noqa: D102
-        return self.mu + self.sigma * random_state.standard_t(self.nu, size=self.mu.shape)
 
 
 NUMBER = "y"
@@ -340,44 +227,7 @@ class Bernoulli(ClassLikelihood):
         return {"probability": pt.stack([pt.sigmoid(-logit), probability], axis=-1)}
 
 
-# A scale of the noise: known, learned under a hyperprior, maximised, or a function of inputs
-
-
-NOISE = "noise"
-"""Name of a learned standard deviation of the noise; names of its constants start with it."""
-
-SMALLEST_SD = 1e-6
-"""Added to a standard deviation that is an output: its logarithm stays finite if it underflows."""
-
-
-class Heteroscedastic(Specification):
-    """A scale of the noise that depends on the inputs: a second output of the network gives it.
-
-    Parameters
-    ----------
-    link
-        Function of the output that gives the scale: ``softplus`` or ``exp``.
-
-    References
-    ----------
-    Nix and Weigend (1994), Estimating the mean and variance of the target probability
-    distribution, where the output gives the logarithm of the variance.
-    """
-
-    kind: Literal["heteroscedastic"] = "heteroscedastic"
-    link: Literal["softplus", "exp"] = "softplus"
-
-    def scale(self, output: "TensorVariable") -> "TensorVariable":
-        """Scale of the noise, positive, of any output."""
-        import pytensor.tensor as pt
-
-        return {"softplus": pt.softplus, "exp": pt.exp}[self.link](output) + SMALLEST_SD
-
-
-class PointNoise(Specification):
-    """A scale of the noise without a hyperprior: a free parameter, which is maximised."""
-
-    kind: Literal["point"] = "point"
+# Likelihoods of numbers: the network's output plus noise
 
 
 class NumberLikelihood(DensityLikelihood):
@@ -513,25 +363,11 @@ def shaped(parameter: "TensorVariable", mean: "TensorVariable") -> "TensorVariab
     return pt.squeeze(parameter) if mean.type.ndim == 1 else parameter
 
 
-# Likelihoods of numbers: the network's output plus noise
-
-
 DEGREES = "degrees_of_freedom"
 """Name of learned degrees of freedom; names of their constants start with it."""
 
 LEAST_DEGREES = 2.0
 """Degrees of freedom above which a Student's t distribution has a variance."""
-
-
-Scale = (
-    Positive
-    | tuple[Positive, ...]
-    | HalfNormal
-    | HalfCauchy
-    | InverseGamma
-    | PointNoise
-    | Heteroscedastic
-)
 
 
 class Normal(NumberLikelihood):
@@ -662,8 +498,6 @@ LIKELIHOODS: dict[str, type[Likelihood]] = registry(Categorical, Bernoulli, Norm
 
 __all__ = [
     "LIKELIHOODS",
-    "NOISE",
-    "SMALLEST_SD",
     "TARGET_NAME",
     "Bernoulli",
     "Categorical",

@@ -13,7 +13,7 @@ import numpy as np
 
 from pmbnn.core.display import Summarised
 from pmbnn.data.arrays import Standardisation
-from pmbnn.models.likelihoods import Components, NormalComponents, StudentTComponents
+from pmbnn.models.components import Components, NormalComponents, StudentTComponents
 from pmbnn.prediction import metrics
 from pmbnn.prediction.class_probabilities import Predictive, Weights, by_part
 

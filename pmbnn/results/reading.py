@@ -13,7 +13,8 @@ import numpy as np
 import xarray as xr
 
 from pmbnn.data.arrays import Standardisation, identity_standardisation
-from pmbnn.models.likelihoods import NOISE, TARGET_NAME
+from pmbnn.models.likelihoods import TARGET_NAME
+from pmbnn.models.noise import NOISE
 from pmbnn.results.present import (
     check_fits,
     reading_netcdf,

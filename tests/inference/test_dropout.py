@@ -29,8 +29,9 @@ from pmbnn.inference.guides import Dropout
 from pmbnn.inference.program import build_replicas
 from pmbnn.inference.settings import Inference
 from pmbnn.models.build import build_model
-from pmbnn.models.likelihoods import Normal, PointNoise
+from pmbnn.models.likelihoods import Normal
 from pmbnn.models.networks import Dense, Lenet5
+from pmbnn.models.noise import PointNoise
 from pmbnn.models.priors import PRIORS, Fixed, HalfNormal
 from pmbnn.prediction.draws import first_draws
 

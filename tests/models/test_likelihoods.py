@@ -16,19 +16,9 @@ from pmbnn.experiment.load import load_experiment, resolved_text
 from pmbnn.experiment.plan import group_key
 from pmbnn.inference.flat import at_flat_inputs, flatten_model
 from pmbnn.models.build import build_model, model_data
-from pmbnn.models.likelihoods import (
-    LIKELIHOODS,
-    SMALLEST_SD,
-    Bernoulli,
-    Categorical,
-    Gamma,
-    Heteroscedastic,
-    Normal,
-    PointNoise,
-    StudentT,
-    StudentTComponents,
-)
+from pmbnn.models.likelihoods import LIKELIHOODS, Bernoulli, Categorical, Gamma, Normal, StudentT
 from pmbnn.models.networks import Dense
+from pmbnn.models.noise import SMALLEST_SD, Heteroscedastic, PointNoise
 from pmbnn.models.priors import Fixed, HalfCauchy, HalfNormal, InverseGamma
 from pmbnn.models.priors import Normal as NormalPrior
 from pmbnn.testing.models import check_model
@@ -224,23 +214,6 @@ def test_two_classes_by_one_logit(evaluate):
     both = np.exp([-np.logaddexp(0, logit), -np.logaddexp(0, -logit)]).T
     np.testing.assert_allclose(probability, both, rtol=1e-12)
     assert list(model.coords["output"]) == ["1"]
-
-
-def test_components_are_those_of_scipy():
-    rng = np.random.default_rng(0)
-    nu, sigma = 2.5 + 3 * rng.random((4, 1)), 0.2 + rng.random((4, 3))
-    mu, x = rng.normal(size=(4, 3)), rng.normal(size=3) * 5
-    found, reference = StudentTComponents(nu, mu, sigma), stats.t(nu, mu, sigma)
-    for name in ("mean", "std"):
-        np.testing.assert_allclose(getattr(found, name)(), getattr(reference, name)())
-    for name in ("logpdf", "cdf"):
-        np.testing.assert_allclose(getattr(found, name)(x), getattr(reference, name)(x))
-    np.testing.assert_allclose(found.ppf(0.025), reference.ppf(0.025))
-    drawn = StudentTComponents(
-        np.full((1, 1), 8.0), np.full((1, 20_000), 2.0), np.full((1, 1), 0.5)
-    )
-    values = drawn.rvs(random_state=np.random.default_rng(1))
-    assert stats.kstest(values[0], stats.t(8.0, 2.0, 0.5).cdf).pvalue > 1e-3
 
 
 @pytest.mark.parametrize(

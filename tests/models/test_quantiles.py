@@ -15,8 +15,9 @@ from pmbnn.data.arrays import Rows
 from pmbnn.inference.flat import flat_vector, flatten_model
 from pmbnn.inference.log_density import place_of
 from pmbnn.models.build import build_model
-from pmbnn.models.likelihoods import Gamma, Heteroscedastic, Normal, StudentT
+from pmbnn.models.likelihoods import Gamma, Normal, StudentT
 from pmbnn.models.networks import Dense
+from pmbnn.models.noise import Heteroscedastic
 from pmbnn.models.priors import (
     HYPERPRIORS,
     PRIORS,

@@ -9,7 +9,7 @@ from scipy.integrate import quad, simpson
 from tiers import slow_but
 
 from pmbnn.data.arrays import Standardisation
-from pmbnn.models.likelihoods import NormalComponents, StudentTComponents
+from pmbnn.models.components import NormalComponents, StudentTComponents
 from pmbnn.prediction.density import Mixture, join, summarise, summarise_all
 from pmbnn.prediction.metrics import LEVELS, coverage, metrics_of, regression_metrics, rmse
 
