@@ -57,6 +57,9 @@ FILE = "compare.csv"
 METHODS = {"reference": "the reference", "advi": "ADVI", "ensemble": "the ensemble"}
 """Ways to infer the cells of a contrast, and their names in sentences."""
 
+SAMPLED = ("reference", "ensemble")
+"""Those whose cells are chains, which have Monte-Carlo errors."""
+
 COLUMN = {
     "reference": "delta_reference",
     "advi": "delta_advi",
@@ -444,6 +447,12 @@ def _note(row: Mapping[str, Any], group: pd.DataFrame, margin: float) -> str:
                 error > TOLERATED_MCSE * margin
             )
             for name, error in errors.items()
+        },
+        **{
+            f"Monte-Carlo error of {METHODS[method]} is not known.": (
+                group[f"delta_{method}"].notna() & group[f"delta_{method}_mcse"].isna()
+            ).any()
+            for method in SAMPLED
         },
         "Data seeds split the same rows: the intervals allow for it.": group["overlap"].max(),
         f"{row['doubtful']} sampled cells did not converge.": row["doubtful"],

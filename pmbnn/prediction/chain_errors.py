@@ -15,13 +15,15 @@ def jackknife_error(left_out: Sequence[float] | Sequence[np.ndarray]) -> np.ndar
     Parameters
     ----------
     left_out
-        The statistic without each of the chains in turn, ``(chain, ...)``.
+        The statistic without each of the chains in turn, ``(chain, ...)``. NaN results where one of
+        them is infinite: the error is not known.
 
     References
     ----------
     Efron and Stein (1981), The Jackknife Estimate of Variance.
     """
-    return np.sqrt((len(left_out) - 1) * np.var(left_out, axis=0))
+    with np.errstate(invalid="ignore"):
+        return np.sqrt((len(left_out) - 1) * np.var(left_out, axis=0))
 
 
 def probabilities_without_each(chains: Sequence[ClassProbabilities]) -> Iterator[np.ndarray]:

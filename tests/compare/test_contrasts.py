@@ -38,7 +38,10 @@ def cell(made, hyperprior, value, seed=0, inference=MCLMC, **changes):
     data = made.MOONS | {"seed": seed} | changes.pop("data", {})
     settings = {"seed": 0} | inference
     prior = changes.pop("prior", "normal")
-    results = {"excess_nll": value, "nll": 0.3 + value} | changes
+    results = {"excess_nll": value, "nll": 0.3 + value}
+    if inference["engine"] in ("mclmc", "mile"):
+        results |= {"excess_nll_mcse": 0.0, "nll_mcse": 0.0}
+    results |= changes
     return made.record(prior, hyperprior, data, inference=settings, **results)
 
 
@@ -287,6 +290,9 @@ def test_what_stands_in_the_way_is_said(made):
     assert row["advi_verdict"] == "" and "ADVI says" not in sentence(row)
     (row,) = verdict_table(delta_table(records, WANTED), 0.002).to_dict("records")
     assert "Monte-Carlo" not in row["note"]
+    records[0] = made.changed(records[0], results=records[0].results | {"excess_nll_mcse": None})
+    (row,) = verdict_table(delta_table(records, WANTED), 0.002).to_dict("records")
+    assert "Monte-Carlo error of the reference is not known." in row["note"]
 
 
 def test_data_seeds_that_split_the_same_rows_have_longer_intervals(made):

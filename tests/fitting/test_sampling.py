@@ -336,6 +336,11 @@ def test_the_error_of_a_mean_is_that_of_independent_chains():
     assert jackknife_error(of_others) == pytest.approx(expected)
 
 
+def test_the_error_of_an_infinite_statistic_is_not_known():
+    """Of the NLL of a class that all other chains give no probability."""
+    assert np.isnan(jackknife_error([0.3, np.inf, 0.4]))
+
+
 def test_nll_without_each_chain():
     rng = np.random.default_rng(1)
     p = rng.dirichlet([1, 1], size=(3, 5))
