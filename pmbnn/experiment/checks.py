@@ -23,6 +23,7 @@ from pmbnn.models.likelihoods import LIKELIHOODS, Likelihood, NumberLikelihood
 from pmbnn.models.matching import why_not_scaled
 from pmbnn.models.networks import Parameter, ShapeError
 from pmbnn.models.priors import Fixed, Hyperprior, Prior, Tune
+from pmbnn.models.pymc_distributions import PyMCDistribution
 from pmbnn.models.quantiles import why_no_quantiles
 from pmbnn.models.smooth import why_not_smooth
 
@@ -60,6 +61,7 @@ def check_sections(choices: Choices, pairs: Pairs) -> None:
     _check_likelihoods(choices["dataset"], choices["likelihood"])
     _check_points(choices)
     _check_quantiles(choices)
+    _check_bounded(choices)
     _check_laplace(choices, fitted, pairs)
     _check_guides(choices, fitted, pairs)
     _check_stacking(choices, fitted)
@@ -130,6 +132,20 @@ def _check_quantiles(choices: Choices) -> None:
             place = part.place if field == "kind" else part.place_of(field)
             reason = "which needs quantile functions that JAX computes"
             raise must(place, f"{rule} with engine {engine} (`{where}`), {reason}", value)
+
+
+def _check_bounded(choices: Choices) -> None:
+    """Temperatures, and dropout, take weights whose variables are on the whole line."""
+    priors = [choice for choice in choices["prior"] if not choice.spec.is_on_line]
+    for prior, inference in product(priors, choices["inference"]):
+        which, spec = f"with prior `{prior.spec.kind}` (`{prior.place}`)", inference.spec
+        if getattr(spec, "temperature", 1.0) != 1:
+            rule = f"must be 1 {which}, some of whose variables are positive or in an interval"
+            raise must(inference.place_of("temperature"), rule, spec.temperature)
+        # Dropout takes positive scales, not such weights.
+        if getattr(spec, "guide", None) == "dropout" and isinstance(prior.spec, PyMCDistribution):
+            rule = f"must not be dropout {which}, whose weights are positive or in an interval"
+            raise must(inference.place_of("guide"), rule, "dropout")
 
 
 def _check_batches(datasets: list[Choice], inferences: list[Choice]) -> None:

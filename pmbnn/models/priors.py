@@ -6,7 +6,7 @@ constant (``fixed``) or a positive distribution, learned with the weights.
 
 from collections.abc import Mapping, Sequence
 from math import log
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, get_args
 
 from pydantic import Field, model_validator
 
@@ -25,6 +25,7 @@ from pmbnn.models.hyperpriors import (
 )
 from pmbnn.models.pymc_distributions import (
     WITH_QUANTILES,
+    OfPositive,
     OfReal,
     PyMCDistribution,
     as_constants,
@@ -80,6 +81,15 @@ class Prior(Specification):
         A prior with `own_scales` says so itself: nothing else tells what it does with the scale.
         """
         return self.has_scale and type(self).own_scales is Prior.own_scales
+
+    @property
+    def is_on_line(self) -> bool:
+        """Whether the free variables of weights are on the whole line, as a temperature needs them.
+
+        Scales of single weights and units are positive: a prior with `own_scales` of other
+        variables says so itself.
+        """
+        return type(self).own_scales is Prior.own_scales
 
     @model_validator(mode="after")
     def _biases_have_a_scale(self):
@@ -608,6 +618,11 @@ class PyMCPrior(Prior, PyMCDistribution):
     def has_quantiles(self) -> bool:
         """Whether the quantile function of the distribution is known."""
         return self.dist in WITH_QUANTILES
+
+    @property
+    def is_on_line(self) -> bool:
+        """Not if PyMC transforms the distribution, as one of positive numbers or an interval."""
+        return self.dist not in get_args(OfPositive)
 
     def variable(self, name, scale, dims, shared):
         """Draws of the distribution as written. The scale is 1; the model multiplies by its own."""

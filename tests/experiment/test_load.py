@@ -562,6 +562,18 @@ MISTAKES = [
         "(`sweeps[0].prior[1]`), whose weights are always scaled from standard draws, got true.",
     ),
     (
+        experiment(prior="[normal, horseshoe]",
+                   inference="{engine: mclmc, temperature: [1, 0.5]}"),
+        "`sweeps[0].inference.temperature[1]` must be 1 with prior `horseshoe` "
+        "(`sweeps[0].prior[1]`), some of whose variables are positive or in an interval, got 0.5.",
+    ),
+    (
+        experiment(prior="{kind: pymc, dist: HalfNormal}",
+                   inference="{guide: dropout, dropout_rate: 0.1}"),
+        "`sweeps[0].inference.guide` must not be dropout with prior `pymc` (`sweeps[0].prior`), "
+        "whose weights are positive or in an interval, got 'dropout'.",
+    ),
+    (
         experiment(prior="[flat, normal]", hyperprior=f"[{FIXED_NULL}]"),
         "`sweeps[0].hyperprior[0].scale` must be a number with prior `normal`, got null.",
     ),

@@ -3,7 +3,9 @@
 import jax.numpy as jnp
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
+from makers import with_defaults
 from scipy import stats
 
 import pmbnn as pb
@@ -92,6 +94,24 @@ def test_scales_of_single_weights_and_units_cannot_be_raised(per):
     model = linear(prior, "half_cauchy")
     with pytest.raises(ValueError, match=r"`temperature` must be 1 with prior horseshoe, got 0\.5"):
         build_log_density(model, n_observations(model), "float64", tempering(0.5, prior))
+
+
+ON_LINE = [*(with_defaults(cls) for kind, cls in pb.priors.PRIORS.items() if kind != "pymc")]
+ON_LINE += [pb.priors.PyMCPrior(dist="Logistic", s=0.5), pb.priors.PyMCPrior(dist="Moyal")]
+ON_LINE += [pb.priors.PyMCPrior(dist="HalfNormal"), pb.priors.PyMCPrior(dist="Uniform", lower=-1)]
+
+
+@pytest.mark.parametrize("prior", ON_LINE, ids=repr)
+def test_priors_say_whether_they_can_be_raised(prior):
+    """Experiments are refused by what a prior says; the model tells by its variables."""
+    model = linear(prior, pb.priors.Fixed())
+    flat = flatten_model(model, rows=None)
+    further = tempering(0.5, prior)
+    if prior.is_on_line:
+        assert further(flat, pt.constant(0.0)).type.ndim == 0
+    else:
+        with pytest.raises(ValueError, match=f"must be 1 with prior {prior.kind}, got 0"):
+            further(flat, pt.constant(0.0))
 
 
 def test_a_model_of_one_s_own_has_no_weights_that_are_known():
