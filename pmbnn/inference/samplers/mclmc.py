@@ -10,6 +10,9 @@ their modes differ in width. The warm-up runs in windows through the program tha
 that there is no second program to compile. A step that meets a value which is not finite is not
 taken, and the chain turns round. If that happens to more chains of a window than may be broken, all
 steps of the warm-up are at most half as long from then on. After the warm-up the chain is broken.
+Chains that start where the mass is also go back to where that window began, and do so, too, if the
+energy errors of a window are far beyond their target: such steps throw chains of a learned scale to
+weights of zero, where long steps have small errors and from where chains take long to come back.
 
 References
 ----------
@@ -77,6 +80,15 @@ class State(NamedTuple):
             step_size=jnp.asarray(step_size, self.step_size.dtype),
             length=jnp.full_like(self.length, length),
         )
+
+    def back_at(self, walk: IntegratorState, which: np.ndarray) -> "State":
+        """The same chains, those of `which`, one or ``(chain,)``, at an earlier place."""
+
+        def chosen(earlier, now):
+            chains = np.broadcast_to(which, len(now))
+            return jnp.where(chains.reshape(-1, *[1] * (now.ndim - 1)), earlier, now)
+
+        return self._replace(walk=jax.tree.map(chosen, walk, self.walk))
 
 
 class Draw(NamedTuple):
@@ -232,26 +244,38 @@ class MclmcSampler:
         starts, moves, _ = chain_keys(identity, settings.chains)
         state, longest = self._first(self.begin(starts, moves, around, prepared)), np.inf
         for steps in windows(settings.tuning, self.longest_window):
-            window = Window(self.density.size)
+            window, before = Window(self.density.size), state.walk
             for part in range(0, steps, settings.draws):
                 number = min(settings.draws, steps - part)
                 state, draws = self._extend(moves, state, number, 1, prepared)
                 window.add(draws, self.errors(draws))
-            state, longest = self._retuned(state, window, longest)
+            # Dispersed chains have large errors on their way to the mass.
+            before = None if settings.start == "dispersed" else before
+            state, longest = self._retuned(state, window, longest, before)
         shortest = SHORTEST * self.first_step * np.sqrt(self.density.size)
         return state._replace(
             is_tuned=state.step_size >= shortest, draws=jnp.zeros_like(state.draws)
         )
 
-    def _retuned(self, state: State, window: "Window", longest) -> tuple[State, np.ndarray]:
-        """Chains with step sizes by the last steps, and the longest that they may have."""
+    def _retuned(
+        self, state: State, window: "Window", longest, before: IntegratorState | None
+    ) -> tuple[State, np.ndarray]:
+        """Chains with step sizes by the last steps, and the longest that they may have.
+
+        They go back to `before`, if it is given, where these steps were far too long.
+        """
         excess = window.excess(self.target_error, self.trust)
-        too_long, excess = self.of_all(window.not_finite, excess)
+        is_lost = excess > FAR if before is not None else np.zeros(len(excess), bool)
+        too_long, excess = self.of_all(window.not_finite | is_lost, excess)
         step_size = np.asarray(state.step_size, float)
         longest = np.where(too_long, step_size / 2, longest)
         step_size = np.minimum(longest, next_step_size(step_size, excess, self.power))
         length = self.length(self.decoherence * window.spread, step_size)
-        return state.moving_at(step_size, length), longest
+        if before is None or not np.any(too_long):
+            return state.moving_at(step_size, length), longest
+        # What the window says of variances is of where chains were thrown to.
+        length = float(state.length) if self.shares_step_size else length
+        return state.back_at(before, too_long).moving_at(step_size, length), longest
 
     def _first(self, walk: IntegratorState) -> State:
         """State before the warm-up."""
@@ -276,7 +300,7 @@ class MclmcSampler:
         posterior when the warm-up ended, the draws are thrown away and the step size is tuned anew.
         """
         *_, keys = chain_keys(identity, self.settings.chains)
-        retries = self.settings.retries
+        retries, before = self.settings.retries, state.walk
         for attempt in range(retries + 1):
             state, draws = self._extend(
                 keys, state, self.settings.draws, self.settings.thin, prepared
@@ -287,7 +311,7 @@ class MclmcSampler:
             if excess <= LARGEST_EXCESS or attempt == retries:
                 state = state._replace(excess=jnp.maximum(state.excess, excess))
                 return state, self._chains(state, draws)
-            state, _ = self._retuned(state, window, np.inf)
+            state, _ = self._retuned(state, window, np.inf, before)
 
     def _extend(self, keys, state: State, draws: int, steps: int, prepared) -> tuple[State, Draw]:
         """State of the chains after some draws of some steps each, and these draws."""
@@ -335,6 +359,10 @@ GAIN = 0.5
 LARGEST_EXCESS = 4.0
 """Largest error of the steps of draws over its target. At eight times the target, chains of a
 network of two layers agreed on predictions that were wrong. Means of few large errors vary, too."""
+
+FAR = 1e3
+"""Error of the steps of a window over its target with which a chain does not stay where the mass
+is. Where the error grows with the 16th power, it is what a step that is half as long again has."""
 
 SHORTEST = 1e-3
 """Shortest tuned step size, in units of the first."""

@@ -13,7 +13,16 @@ from posteriors import drawn as drawn_by
 from posteriors import sampler_of as sampler_of_engine
 
 from pmbnn.inference.samplers import mclmc
-from pmbnn.inference.samplers.mclmc import Draw, MclmcSampler, Window, move, next_step_size, windows
+from pmbnn.inference.samplers.chains import chain_keys
+from pmbnn.inference.samplers.mclmc import (
+    Draw,
+    MclmcSampler,
+    State,
+    Window,
+    move,
+    next_step_size,
+    windows,
+)
 from pmbnn.inference.samplers.run import sample_posterior
 from pmbnn.inference.xla.compile import precision
 
@@ -154,6 +163,32 @@ def test_steps_that_are_too_long_at_first_are_halved(monkeypatch):
     assert found.status == "converged", found.reason
     assert found.tuned["step_size"] < 10
     assert not found.chains.broken.any()
+
+
+def test_chains_that_are_thrown_out_of_the_mass_go_back():
+    """By steps 100 times too long; they are half as long from then on, in the length of before."""
+    sampler = sampler_of(regression(), **MCLMC)
+    *_, keys = chain_keys("0", sampler.settings.chains)
+    with precision("float64"):
+        prepared = sampler.density.prepare({})
+        state = sampler.start(prepared, "0")
+        far = state.moving_at(100 * np.asarray(state.step_size), 7.0)
+        thrown, draws = sampler._extend(keys, far, 20, 1, prepared)
+        (window := Window(sampler.density.size)).add(draws, sampler.errors(draws))
+        back, longest = sampler._retuned(thrown, window, np.inf, state.walk)
+        on, without_limit = sampler._retuned(thrown, window, np.inf, None)
+    np.testing.assert_array_equal(back.walk.position, state.walk.position)
+    np.testing.assert_array_equal(on.walk.position, thrown.walk.position)
+    assert float(back.step_size) == float(longest) == pytest.approx(float(far.step_size) / 2)
+    assert float(back.length) == 7 != float(on.length) and np.isinf(without_limit)
+
+
+def test_members_go_back_alone():
+    """Those of an ensemble have step sizes of their own."""
+    state = State(IntegratorState(*[jnp.zeros((3, 2))] * 4), *[jnp.zeros(())] * 5)
+    thrown = state._replace(walk=jax.tree.map(lambda at: at + 1, state.walk))
+    found = thrown.back_at(state.walk, np.array([True, False, True]))
+    assert found.walk.position[:, 0].tolist() == [0, 1, 0]
 
 
 @pytest.mark.slow
