@@ -47,6 +47,9 @@ def select_cells(
             setting = parse_yaml(text, f"`{option}`")
             setting = tuple(setting) if isinstance(setting, list) else setting
             matches = {cell for cell, value in values.items() if _is(value, text, setting)}
+            if not matches and "," in text and not text.startswith(("[", "{")):
+                each = " ".join(f"{option} {key}={one.strip()}" for one in text.split(","))
+                raise ConfigError(f"`{option} {key}` must be one value, got {text}: write {each}.")
             if not matches:
                 raise must_be_one_of(f"{option} {key}", map(_text, values.values()), text)
             matching |= matches

@@ -69,6 +69,11 @@ def test_selection(conditions, test):
             ["prior=laplac"],
             r"^`--only prior` must be one of flat, laplace, normal, got 'laplac'; did you mean",
         ),
+        (
+            ["prior=laplace, normal"],
+            "^`--only prior` must be one value, got laplace, normal: write --only prior=laplace "
+            r"--only prior=normal\.$",
+        ),
         (["dataset.seed=7"], r"^`--only dataset.seed` must be one of 0, 1, got '7'\.$"),
         (["prior.fan_in=1"], r"^`--only prior.fan_in` must be one of false, true, got '1'\.$"),
         (
