@@ -321,16 +321,19 @@ def _draw_distributions(axes: Axes, layer: int, draws: np.ndarray) -> None:
     """Draw a normal curve of every weight's mean and sd, all of a layer on one axis of weights."""
     mean, sd = draws.mean(axis=0).ravel(), draws.std(axis=0).ravel()
     reach = 1.05 * float(np.max(np.abs(mean) + 3 * sd))
-    at = np.linspace(-1, 1, 121)
+    # In sds: points that are the same for all would miss the curve of a weight that is well known.
+    at = np.linspace(-3, 3, 61)
+    curve = np.exp(-0.5 * at**2)
     width, height = 0.16, 0.8 / (draws.shape[2] + 1)
     box = {"facecolor": "white", "edgecolor": "#DDDDDD", "linewidth": 0.5, "zorder": 4}
-    fill = {"color": style.CLASS_COLOURS[0], "linewidth": 0, "zorder": 6}
+    # The edge shows curves that are narrower than a pixel.
+    fill = {"color": style.CLASS_COLOURS[0], "linewidth": 0.7, "zorder": 6}
     for (x, y), m, s in zip(_places(layer, *draws.shape[1:]), mean, sd, strict=True):
         bottom = y - height / 2
-        curve = np.exp(-0.5 * ((at * reach - m) / max(s, 1e-9)) ** 2)
         axes.add_patch(Rectangle((x - width, bottom), 2 * width, height, **box))
         axes.vlines(x, bottom, bottom + 0.25 * height, color=style.GREY, linewidth=0.7, zorder=5)
-        axes.fill_between(x + width * at, bottom, bottom + 0.9 * height * curve, **fill)
+        where = x + width * (m + s * at) / reach
+        axes.fill_between(where, bottom, bottom + 0.9 * height * curve, **fill)
 
 
 # Fixed scales of the weights beside learned ones, and where the learned ones go

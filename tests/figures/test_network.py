@@ -30,6 +30,19 @@ def test_a_number_left_and_a_curve_right_for_every_connection(made, words):
     assert "a cell deterministic beside Bayesian" in found
 
 
+def test_a_weight_that_is_well_known_has_a_curve_of_full_height(made):
+    """Its standard deviation is a thousandth of the largest distance from zero in its layer."""
+    trace = made.weights_trace()
+    sharp = trace["posterior"].dataset.copy(deep=True)
+    sharp["weight_3"][:, :, 2, 0] = 1.234 + 0.005 * sharp["weight_3"][:, :, 2, 0]
+    trace = type(trace).from_dict({"/posterior": sharp, "/fit": trace["fit"].to_dataset()})
+    _, right = plot_network(trace, "a cell").axes
+    boxes = [box.get_height() for box in right.patches]
+    curves = [curve.get_paths()[0].vertices for curve in right.collections if curve.get_paths()]
+    heights = [np.ptp(at[:, 1]) for at in curves if len(at) > 2]
+    np.testing.assert_allclose(heights, 0.9 * np.array(boxes), rtol=0.02)
+
+
 def test_nothing_covers_anything_else(made):
     """Boxes of every layer, and the numbers on the left as they are drawn."""
     figure = plot_network(made.weights_trace(), "a cell")
