@@ -320,7 +320,8 @@ def _write_numbers(axes: Axes, layer: int, draws: np.ndarray) -> None:
 def _draw_distributions(axes: Axes, layer: int, draws: np.ndarray) -> None:
     """Draw a normal curve of every weight's mean and sd, all of a layer on one axis of weights."""
     mean, sd = draws.mean(axis=0).ravel(), draws.std(axis=0).ravel()
-    reach = 1.05 * float(np.max(np.abs(mean) + 3 * sd))
+    # All weights of a layer can be zero in every draw: any width will do for them.
+    reach = 1.05 * float(np.max(np.abs(mean) + 3 * sd)) or 1.0
     # In sds: points that are the same for all would miss the curve of a weight that is well known.
     at = np.linspace(-3, 3, 61)
     curve = np.exp(-0.5 * at**2)

@@ -43,6 +43,19 @@ def test_a_weight_that_is_well_known_has_a_curve_of_full_height(made):
     np.testing.assert_allclose(heights, 0.9 * np.array(boxes), rtol=0.02)
 
 
+def test_a_layer_of_zeros_is_drawn(made):
+    """A line at zero for each of its weights."""
+    trace = made.weights_trace()
+    zero = trace["posterior"].dataset.copy(deep=True)
+    zero["weight_3"] = 0.0 * zero["weight_3"]
+    trace = type(trace).from_dict({"/posterior": zero, "/fit": trace["fit"].to_dataset()})
+    _, right = plot_network(trace, "a cell").axes
+    boxes = [box.get_x() + box.get_width() / 2 for box in right.patches]
+    curves = [curve.get_paths()[0].vertices for curve in right.collections if curve.get_paths()]
+    middles = [at[:, 0].mean() for at in curves if len(at) > 2]
+    np.testing.assert_allclose(middles[-2:], boxes[-2:])
+
+
 def test_nothing_covers_anything_else(made):
     """Boxes of every layer, and the numbers on the left as they are drawn."""
     figure = plot_network(made.weights_trace(), "a cell")
