@@ -41,7 +41,7 @@ def measured_fit(width: int, rows: int, hidden: int, steps: int):
     from pmbnn.inference.result import Replica, derive_keys
     from pmbnn.inference.settings import Inference
     from pmbnn.models.build import dense_classifier, model_data
-    from pmbnn.models.priors import Fixed
+    from pmbnn.models.hyperpriors import Fixed
 
     data = Moons(noise=0.4, train=rows).load().training
     model = dense_classifier(data.x, data.y, hidden=(hidden, hidden), prior="normal")

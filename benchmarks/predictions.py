@@ -46,9 +46,10 @@ def _predictions(network: str, x):
     from pmbnn.inference.guides import MeanField
     from pmbnn.inference.result import derive_keys
     from pmbnn.models.build import build_model
+    from pmbnn.models.hyperpriors import Fixed
     from pmbnn.models.likelihoods import Categorical
     from pmbnn.models.networks import NETWORKS as KINDS
-    from pmbnn.models.priors import Fixed, Normal
+    from pmbnn.models.priors import Normal
     from pmbnn.prediction.draws import GuideDraws
     from pmbnn.prediction.predictor import Predictor
 

@@ -2,6 +2,7 @@
 
 from . import testing as testing
 from .core.spec import Positive as Positive
+from .core.spec import Tune as Tune
 from .data import Circles as Circles
 from .data import DataError as DataError
 from .data import DatasetSpec as DatasetSpec
@@ -37,6 +38,13 @@ from .models import networks as networks
 from .models import priors as priors
 from .models.build import build_model as build_model
 from .models.build import dense_classifier as dense_classifier
+from .models.hyperpriors import Fixed as Fixed
+from .models.hyperpriors import HalfCauchy as HalfCauchy
+from .models.hyperpriors import HalfNormal as HalfNormal
+from .models.hyperpriors import Hierarchical as Hierarchical
+from .models.hyperpriors import Hyperprior as Hyperprior
+from .models.hyperpriors import InverseGamma as InverseGamma
+from .models.hyperpriors import Match as Match
 from .models.likelihoods import Categorical as Categorical
 from .models.likelihoods import Likelihood as Likelihood
 from .models.networks import Dense as Dense
@@ -45,23 +53,15 @@ from .models.networks import Lenet5 as Lenet5
 from .models.networks import Network as Network
 from .models.networks import Parameter as Parameter
 from .models.networks import ReportConv as ReportConv
+from .models.prior_base import Prior as Prior
 from .models.priors import Cauchy as Cauchy
-from .models.priors import Fixed as Fixed
 from .models.priors import Flat as Flat
-from .models.priors import HalfCauchy as HalfCauchy
-from .models.priors import HalfNormal as HalfNormal
-from .models.priors import Hierarchical as Hierarchical
 from .models.priors import Horseshoe as Horseshoe
-from .models.priors import Hyperprior as Hyperprior
-from .models.priors import InverseGamma as InverseGamma
 from .models.priors import Laplace as Laplace
-from .models.priors import Match as Match
 from .models.priors import Normal as Normal
-from .models.priors import Prior as Prior
 from .models.priors import ScaleMixture as ScaleMixture
 from .models.priors import StudentT as StudentT
 from .models.priors import TrainableMean as TrainableMean
-from .models.priors import Tune as Tune
 from .prediction.api import fit as fit
 from .prediction.api import sample as sample
 from .prediction.check import Agreement as Agreement

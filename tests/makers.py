@@ -9,7 +9,8 @@ import xarray as xr
 
 from pmbnn.calibration.store import StoredRanks
 from pmbnn.experiment.cells import stored_cell
-from pmbnn.models.priors import PyMCHyperprior, PyMCPrior
+from pmbnn.models.hyperpriors import PyMCHyperprior
+from pmbnn.models.priors import PyMCPrior
 from pmbnn.results.present import FILE as CELLS
 from pmbnn.results.present import CellList
 from pmbnn.results.record import CellRecord
@@ -197,9 +198,10 @@ def line_record(name, inference=None, scale=4.0, hidden=(50,), status="converged
     from pmbnn.data import InBetween
     from pmbnn.inference.samplers.settings import SAMPLING
     from pmbnn.inference.settings import Inference
+    from pmbnn.models.hyperpriors import Fixed
     from pmbnn.models.likelihoods import Normal as NormalNoise
     from pmbnn.models.networks import Dense
-    from pmbnn.models.priors import Fixed, Normal
+    from pmbnn.models.priors import Normal
     from pmbnn.prediction.settings import Predict
 
     specs = {

@@ -13,9 +13,9 @@ from pmbnn.core.errors import ConfigError
 from pmbnn.data import Moons
 from pmbnn.experiment.load import load_experiment
 from pmbnn.models import build as models
+from pmbnn.models.hyperpriors import HalfNormal
 from pmbnn.models.likelihoods import Categorical
 from pmbnn.models.networks import Dense
-from pmbnn.models.priors import HalfNormal
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "README.md").read_text()

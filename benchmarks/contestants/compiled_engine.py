@@ -9,7 +9,7 @@ from pmbnn.inference.groups import fit
 from pmbnn.inference.result import Replica, derive_keys
 from pmbnn.inference.settings import Inference
 from pmbnn.models.build import dense_classifier, model_data
-from pmbnn.models.priors import Fixed
+from pmbnn.models.hyperpriors import Fixed
 
 NOISE = 0.4
 """Of the moons: the very rows that the other contestants are handed."""

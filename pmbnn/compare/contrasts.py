@@ -32,7 +32,8 @@ from pmbnn.compare.scores import NLL_METRICS
 from pmbnn.core.numbers import difference_text
 from pmbnn.experiment.cells import Cell, Contrast, Contrasts
 from pmbnn.experiment.contrasts import AmbiguousError, pairs, stored_contrasts
-from pmbnn.models.priors import Hyperprior, Prior
+from pmbnn.models.hyperpriors import Hyperprior
+from pmbnn.models.prior_base import Prior
 from pmbnn.results.loading import ExperimentResults
 from pmbnn.results.names import (
     dataset_title,

@@ -38,9 +38,11 @@ from pmbnn.fitting.sampling import sample_job
 from pmbnn.inference.samplers.settings import Sampling
 from pmbnn.inference.settings import Inference
 from pmbnn.models.build import NetworkParts
+from pmbnn.models.hyperpriors import HYPERPRIORS, Hyperprior
 from pmbnn.models.likelihoods import LIKELIHOODS, Likelihood
 from pmbnn.models.networks import NETWORKS, Dense, Network
-from pmbnn.models.priors import HYPERPRIORS, PRIORS, Hyperprior, Prior
+from pmbnn.models.prior_base import Prior
+from pmbnn.models.priors import PRIORS
 from pmbnn.prediction.class_probabilities import Predictive
 from pmbnn.prediction.conformal import conformal_quantile
 from pmbnn.prediction.datatree import history_of

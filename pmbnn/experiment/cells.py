@@ -25,9 +25,11 @@ from pmbnn.inference.settings import (
     POINT_GUIDES,
     Inference,
 )
+from pmbnn.models.hyperpriors import HYPERPRIORS, Hyperprior, Match
 from pmbnn.models.likelihoods import LIKELIHOODS, Categorical, Likelihood
 from pmbnn.models.networks import NETWORKS, MaxPool, Network
-from pmbnn.models.priors import HYPERPRIORS, PRIORS, Hyperprior, Match, Prior, StudentT
+from pmbnn.models.prior_base import Prior
+from pmbnn.models.priors import PRIORS, StudentT
 from pmbnn.prediction.settings import Predict
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from itertools import product
 
 from pmbnn.core.errors import ConfigError, must
+from pmbnn.core.spec import Tune
 from pmbnn.data.base import SIDE, DataError, DataSettingError
 from pmbnn.experiment.axes import Choice
 from pmbnn.experiment.cells import choosing_rows
@@ -19,10 +20,11 @@ from pmbnn.inference.settings import (
     ONE_POSITION_ESTIMATORS,
     Inference,
 )
+from pmbnn.models.hyperpriors import Fixed, Hyperprior
 from pmbnn.models.likelihoods import LIKELIHOODS, Likelihood, NumberLikelihood
 from pmbnn.models.matching import why_not_scaled
 from pmbnn.models.networks import Parameter, ShapeError
-from pmbnn.models.priors import Fixed, Hyperprior, Prior, Tune
+from pmbnn.models.prior_base import Prior
 from pmbnn.models.pymc_distributions import PyMCDistribution
 from pmbnn.models.quantiles import why_no_quantiles
 from pmbnn.models.smooth import why_not_smooth

@@ -17,7 +17,7 @@ from pmbnn.data.base import DEFAULT_LIKELIHOODS
 from pmbnn.experiment.axes import Choice, check_size, expand_section
 from pmbnn.experiment.cells import SOURCES, Cell
 from pmbnn.experiment.checks import Choices, check_data, check_sections
-from pmbnn.models.priors import Fixed
+from pmbnn.models.hyperpriors import Fixed
 
 DEFAULTS = {"hyperprior": "fixed", "inference": {}, "predict": {}}
 """Sections that a sweep may leave out. The likelihood follows the data sets; the others are

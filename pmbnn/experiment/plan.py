@@ -51,8 +51,8 @@ from pmbnn.experiment.plugins import sources_of
 from pmbnn.experiment.selection import select_cells
 from pmbnn.inference.samplers.settings import Sampling
 from pmbnn.inference.settings import Inference
+from pmbnn.models.hyperpriors import Hyperprior
 from pmbnn.models.likelihoods import Likelihood
-from pmbnn.models.priors import Hyperprior
 
 STARTING = 5.0
 """Seconds from the command to the first step, beside compiling: imports there and in workers."""

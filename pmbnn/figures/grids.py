@@ -14,7 +14,8 @@ from matplotlib.ticker import LogLocator, NullFormatter, PercentFormatter
 
 from pmbnn.core.numbers import number_text
 from pmbnn.figures import style
-from pmbnn.models.priors import Fixed, Hyperprior, Prior
+from pmbnn.models.hyperpriors import Fixed, Hyperprior
+from pmbnn.models.prior_base import Prior
 from pmbnn.results.names import dataset_row_label
 from pmbnn.results.tables import Combinations, Place, accuracy_error
 

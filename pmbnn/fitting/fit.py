@@ -33,8 +33,8 @@ from pmbnn.inference.optimum import with_distance
 from pmbnn.inference.result import Fit, Replica, derive_keys
 from pmbnn.inference.samplers.chains import Samples
 from pmbnn.models.build import model_data
+from pmbnn.models.hyperpriors import Hyperprior
 from pmbnn.models.matching import ScaleMatch, match_of
-from pmbnn.models.priors import Hyperprior
 from pmbnn.prediction.class_probabilities import Predictive, Weights
 from pmbnn.prediction.draws import DrawSource, GuideDraws
 from pmbnn.prediction.posterior import source_of_draws

@@ -21,8 +21,8 @@ from pmbnn.inference.groups import Checkpoints
 from pmbnn.inference.samplers.chains import Samples
 from pmbnn.inference.samplers.run import sample_posterior
 from pmbnn.models.build import model_data
+from pmbnn.models.hyperpriors import Hyperprior
 from pmbnn.models.matching import match_of
-from pmbnn.models.priors import Hyperprior
 from pmbnn.prediction.draws import KeptDraws
 from pmbnn.prediction.leave_one_out import stacking_weights
 from pmbnn.prediction.predictor import Predictor, functions_of

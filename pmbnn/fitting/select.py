@@ -14,8 +14,8 @@ from pmbnn.inference.advi import Program
 from pmbnn.inference.guides import Guide
 from pmbnn.inference.result import Fit, Replica
 from pmbnn.models.build import model_data
+from pmbnn.models.hyperpriors import Hyperprior
 from pmbnn.models.matching import matched
-from pmbnn.models.priors import Hyperprior
 from pmbnn.prediction.draws import GuideDraws
 from pmbnn.prediction.leave_one_out import stacking_weights
 from pmbnn.prediction.predictor import Predictor

@@ -7,8 +7,10 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     submodules={"hyperpriors", "likelihoods", "networks", "priors"},
     submod_attrs={
         "build": ["build_model", "dense_classifier", "model_data"],
+        "hyperpriors": ["HYPERPRIORS", "Hyperprior"],
         "likelihoods": ["LIKELIHOODS", "ClassLikelihood", "DensityLikelihood", "Likelihood"],
         "networks": ["NETWORKS", "Network"],
-        "priors": ["HYPERPRIORS", "PRIORS", "Hyperprior", "Prior"],
+        "prior_base": ["Prior"],
+        "priors": ["PRIORS"],
     },
 )

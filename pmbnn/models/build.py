@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 
 from pmbnn.core.spec import named
 from pmbnn.data.arrays import Dataset, Rows
+from pmbnn.models.hyperpriors import HYPERPRIORS, Fixed, Hierarchical, Hyperprior
 from pmbnn.models.likelihoods import (
     LIKELIHOODS,
     TARGET_NAME,
@@ -17,7 +18,8 @@ from pmbnn.models.likelihoods import (
 )
 from pmbnn.models.matching import matched, why_not_scaled
 from pmbnn.models.networks import NETWORKS, Dense, Network, Parameter
-from pmbnn.models.priors import HYPERPRIORS, PRIORS, Fixed, Hierarchical, Hyperprior, Prior
+from pmbnn.models.prior_base import Prior
+from pmbnn.models.priors import PRIORS
 from pmbnn.models.weights import declare_weights
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pmbnn.models.hyperpriors import Fixed, Hyperprior, Match
 from pmbnn.models.networks import Network
-from pmbnn.models.priors import Prior
+from pmbnn.models.prior_base import Prior
 from pmbnn.models.weights import declare_weights
 
 if TYPE_CHECKING:

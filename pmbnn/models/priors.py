@@ -1,28 +1,16 @@
-"""Weight priors and the hyperpriors on their scale: one registry of each, one class an entry.
+"""Weight priors by class, as `pmbnn.priors`, and their registry.
 
-Every weight prior has location 0. A hyperprior is what stands in the place of its scale: a
-constant (``fixed``) or a positive distribution, learned with the weights.
+Those with local scales are in `global_local`. Every weight prior has location 0.
 """
 
-from collections.abc import Mapping, Sequence
 from math import log
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, get_args
+from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import Field, model_validator
 
-from pmbnn.core.spec import Positive, Specification, Tune, added, registry
-from pmbnn.models.hyperpriors import (
-    HYPERPRIORS,
-    Fixed,
-    HalfCauchy,
-    HalfNormal,
-    Hierarchical,
-    Hyperprior,
-    InverseGamma,
-    Match,
-    PointScale,
-    PyMCHyperprior,
-)
+from pmbnn.core.spec import Positive, registry
+from pmbnn.models.global_local import R2D2, Horseshoe, MultivariateT
+from pmbnn.models.prior_base import STANDARD, Prior
 from pmbnn.models.pymc_distributions import (
     WITH_QUANTILES,
     OfPositive,
@@ -31,140 +19,7 @@ from pmbnn.models.pymc_distributions import (
     as_constants,
 )
 
-if TYPE_CHECKING:
-    from pytensor.tensor import TensorVariable
-
-STANDARD = "_z"
-"""Ending of the names of standard draws that a model transforms; traces do not keep them."""
-
 Proportion = Annotated[float, Field(gt=0, lt=1)]
-
-
-class Prior(Specification):
-    """Prior distribution of every weight and bias.
-
-    Parameters
-    ----------
-    fan_in
-        Divide the scale by the square root of the number of inputs of a unit (Neal, 1996).
-    bias_scale
-        Fixed scale of the biases, whatever ``fan_in`` and the hyperprior are. By default, biases
-        have the scale of the weights of their layer; ``flat`` takes none.
-    """
-
-    kind: str
-    fan_in: bool = False
-    bias_scale: Positive | None = added(None)
-
-    distribution: ClassVar[str]
-    """Name of a PyMC distribution with a location and a scale; for the default `variable`."""
-
-    has_scale: ClassVar[bool] = True
-    """Whether there is a scale to put a hyperprior on."""
-
-    is_smooth: ClassVar[bool] = False
-    """Whether its density has two derivatives everywhere, as Laplace's approximation needs."""
-
-    has_quantiles: ClassVar[bool] = True
-    """Whether the quantile functions of all its variables are known, as tempered SMC needs."""
-
-    centrable: ClassVar[bool] = True
-    """Whether weights can be drawn around a learned scale directly.
-
-    If not, they are always the scale times the `variable` of scale 1.
-    """
-
-    @property
-    def is_scale_family(self) -> bool:
-        """Whether weights are the scale times what they are at scale 1.
-
-        A prior with `own_scales` says so itself: nothing else tells what it does with the scale.
-        """
-        return self.has_scale and type(self).own_scales is Prior.own_scales
-
-    @property
-    def is_on_line(self) -> bool:
-        """Whether the free variables of weights are on the whole line, as a temperature needs them.
-
-        Scales of single weights and units are positive: a prior with `own_scales` of other
-        variables says so itself.
-        """
-        return type(self).own_scales is Prior.own_scales
-
-    @model_validator(mode="after")
-    def _biases_have_a_scale(self):
-        if self.bias_scale is not None and not self.has_scale:
-            raise ValueError(
-                f"must leave out `bias_scale` with prior `{self.kind}`, which has no scale, "
-                f"got {self.bias_scale:g}"
-            )
-        return self
-
-    def n_free(self, weights: int) -> int:
-        """Number of free scalars of a model with this number of weights, weights included.
-
-        Those of `of_layer` are not among them.
-        """
-        return weights
-
-    def n_of_layers(self, units: Sequence[int]) -> int:
-        """Number of free scalars of `of_layer`, for the numbers of units of each layer."""
-        return 0
-
-    def shared(self) -> Mapping[str, "TensorVariable"]:
-        """Variables that all weights of the current model share, except their scale, by name.
-
-        It is called once per model and may create free variables.
-        """
-        return {}
-
-    def of_layer(self, number: int, dims: tuple[str, ...]) -> Mapping[str, "TensorVariable"]:
-        """Variables that weights and biases of a layer share, except their scale, by name.
-
-        It is called once per layer and may create free variables.
-
-        Parameters
-        ----------
-        number
-            Number of the layer, from 1.
-        dims
-            Dims of the layer's outputs.
-        """
-        return {}
-
-    def own_scales(
-        self,
-        name: str,
-        dims: tuple[str, ...],
-        scale: "TensorVariable | float",
-        layer: Mapping[str, "TensorVariable"],
-    ) -> "TensorVariable | None":
-        """Scales of single weights, in place of the common one.
-
-        None if the prior has no such scales. With them, weights are always non-centred.
-
-        Parameters
-        ----------
-        name, dims
-            Name and dims of the weights.
-        scale
-            The common scale.
-        layer
-            What `of_layer` returned for their layer.
-        """
-        return None
-
-    def variable(
-        self,
-        name: str,
-        scale: "TensorVariable | float",
-        dims: tuple[str, ...],
-        shared: Mapping[str, "TensorVariable"],
-    ) -> "TensorVariable":
-        """Random variable ``name`` with location 0 and the given scale, in the current model."""
-        import pymc as pm
-
-        return getattr(pm, self.distribution)(name, 0.0, scale, dims=dims)
 
 
 class Normal(Prior):
@@ -211,49 +66,6 @@ class StudentT(Prior):
 
         # PyTensor would keep Python's 4.0 in single precision, and its log-gamma there.
         return pm.StudentT(name, nu=np.float64(self.nu), mu=0.0, sigma=scale, dims=dims)
-
-
-class MultivariateT(Prior):
-    """Multivariate Student's t prior: a normal one whose scale each unit draws by itself.
-
-    weight = scale · √mixing · z with mixing ~ inverse-gamma(``nu`` / 2, ``nu`` / 2) and
-    z ~ N(0, 1). The incoming weights and the bias of a unit, or of a filter of a convolution, share
-    one mixing variable: together they have a multivariate t distribution with ``nu`` degrees of
-    freedom, and each of them that of the prior ``student_t``. This form is always non-centred, and
-    `centred` hyperpriors are rejected. The mixing variables are called ``unit_1_mixing``, ...
-
-    Parameters
-    ----------
-    nu
-        Degrees of freedom.
-
-    References
-    ----------
-    Fortuin et al. (2022), Bayesian Neural Network Priors Revisited (heavy tails).
-    """
-
-    kind: Literal["multivariate_t"] = "multivariate_t"
-    nu: Positive = 4.0
-    distribution: ClassVar[str] = "Normal"
-    centrable: ClassVar[bool] = False
-    is_scale_family: ClassVar[bool] = True
-
-    def n_of_layers(self, units):
-        """A mixing variable for every unit."""
-        return sum(units)
-
-    def of_layer(self, number, dims):
-        """The mixing variables of the layer's units."""
-        import numpy as np
-        import pymc as pm
-
-        half = np.float64(self.nu / 2)
-        return {"mixing": pm.InverseGamma(f"unit_{number}_mixing", half, half, dims=dims)}
-
-    def own_scales(self, name, dims, scale, layer):  # noqa: D102
-        import pytensor.tensor as pt
-
-        return scale * pt.sqrt(layer["mixing"])
 
 
 class CorrelatedNormal(Prior):
@@ -433,157 +245,6 @@ class TrainableMean(Prior):
         return pm.Normal(name, scale * mean, scale, dims=dims)
 
 
-class Horseshoe(Prior):
-    """Horseshoe prior: normal, with a half-Cauchy scale for each weight.
-
-    weight = scale · local · z with local ~ half-Cauchy(1) and z ~ N(0, 1). This form is always
-    non-centred, and `centred` hyperpriors are rejected. The local scales are called
-    ``weight_1_local``, ``bias_1_local``, ... The hyperprior is on the global scale, which has a
-    half-Cauchy distribution in the paper.
-
-    ``per: unit`` gives the *group* horseshoe, which can switch off whole units: the incoming
-    weights and the bias of a unit, or of a filter of a convolution, share one local scale. The
-    local scales of a layer are then called ``unit_1_local``, ... In the paper, weights of the
-    output layer are normal; here its units have local scales too.
-
-    ``slab_scale`` gives the *regularised* horseshoe, whose largest weights are shrunk too. With
-    slab² ~ inverse-gamma(ν / 2, ν s² / 2), one for each layer, where ν is ``slab_df`` and s
-    ``slab_scale``,
-
-        weight = z / √(1 / (scale · local)² + 1 / slab²).
-
-    Where scale · local is far below the slab, this is the horseshoe. Where it is far above, the
-    weight has Student's t distribution with ``slab_df`` degrees of freedom and scale
-    ``slab_scale``, in units of the weights: neither ``fan_in`` nor the hyperprior changes the
-    slab, and it holds for biases with a ``bias_scale`` too. The squares of the slabs are called
-    ``layer_1_slab_variance``, ...
-
-    Parameters
-    ----------
-    per
-        One local scale a ``weight`` (or bias), or one for every receiving ``unit``.
-    slab_scale
-        Scale of the slab, in units of the weights: the size of the largest weights that one
-        expects. By default there is no slab.
-    slab_df
-        Degrees of freedom of the slab.
-
-    References
-    ----------
-    Carvalho, Polson and Scott (2010), The horseshoe estimator for sparse signals, section 1;
-    Piironen and Vehtari (2017), Sparsity information and regularization in the horseshoe and
-    other shrinkage priors, equations 2.8 and 2.9 (slab);
-    Ghosh, Yao and Doshi-Velez (2018), Structured Variational Learning of Bayesian Neural Networks
-    with Horseshoe Priors, section 3 (units).
-    """
-
-    kind: Literal["horseshoe"] = "horseshoe"
-    per: Literal["weight", "unit"] = added("weight")
-    slab_scale: Positive | None = added(None)
-    slab_df: Positive = added(4.0)
-    distribution: ClassVar[str] = "Normal"
-    centrable: ClassVar[bool] = False
-
-    @property
-    def is_scale_family(self):
-        """Not with a slab, which the scale does not move."""
-        return self.slab_scale is None
-
-    @model_validator(mode="after")
-    def _degrees_are_of_a_slab(self):
-        if self.slab_df != 4.0 and self.slab_scale is None:
-            raise ValueError(f"must have a `slab_scale` to set `slab_df`, got {self.slab_df:g}")
-        return self
-
-    def n_free(self, weights):
-        """The weights, and a scale for each unless units have them."""
-        return 2 * weights if self.per == "weight" else weights
-
-    def n_of_layers(self, units):
-        """The scales of units, and the slab of each layer, where there are any."""
-        local = sum(units) if self.per == "unit" else 0
-        return local + (0 if self.slab_scale is None else len(units))
-
-    def of_layer(self, number, dims):
-        """Local scales of units and the slab, where there are any."""
-        import numpy as np
-        import pymc as pm
-        import pytensor.tensor as pt
-
-        variables = {}
-        if self.per == "unit":
-            variables["local"] = self._local(f"unit_{number}", dims)
-        if self.slab_scale is not None:
-            alpha, name = np.float64(self.slab_df / 2), f"layer_{number}_slab_variance"
-            variance = pm.InverseGamma(name, alpha, alpha * self.slab_scale**2)
-            variables["slab"] = pt.sqrt(variance)
-        return variables
-
-    def own_scales(self, name, dims, scale, layer):  # noqa: D102
-        import pytensor.tensor as pt
-
-        scales = scale * (layer["local"] if self.per == "unit" else self._local(name, dims))
-        if self.slab_scale is None:
-            return scales
-        return scales / pt.sqrt(1 + (scales / layer["slab"]) ** 2)
-
-    @staticmethod
-    def _local(owner: str, dims: tuple[str, ...]) -> "TensorVariable":
-        import numpy as np
-        import pymc as pm
-
-        return pm.HalfCauchy(f"{owner}_local", np.float64(1.0), dims=dims)
-
-
-class R2D2(Prior):
-    """R2D2 prior: units divide the variance of a layer among them, and most get little.
-
-    weight = scale · √(n · share) · z, where z ~ N(0, 1) and the shares of a layer's n units have a
-    symmetric Dirichlet distribution. The incoming weights and the bias of a unit, or of a filter of
-    a convolution, have one share; the mean of n · share is one. In the paper, which is about linear
-    regression, each coefficient has its own share and a double-exponential distribution, and
-    scale² / (1 + scale²), the share of variance that the model explains (R²), has a beta
-    distribution: with hyperprior ``half_cauchy`` of scale 1 it is beta(1/2, 1/2). This form is
-    always non-centred, and `centred` hyperpriors are rejected. Shares are gamma variables over
-    their sum; these are called ``unit_1_part``, ...
-
-    Parameters
-    ----------
-    concentration
-        Parameter of the Dirichlet distribution: few units matter at small ones, all at large ones.
-        Below 0.25, shares are too small for single precision.
-
-    References
-    ----------
-    Zhang, Naughton, Bondell and Reich (2022), Bayesian Regression Using a Prior on the Model Fit:
-    The R2-D2 Shrinkage Prior, section 2.
-    """
-
-    kind: Literal["r2d2"] = "r2d2"
-    concentration: Annotated[float, Field(ge=0.25)] = 0.5
-    has_quantiles: ClassVar[bool] = False
-    distribution: ClassVar[str] = "Normal"
-    centrable: ClassVar[bool] = False
-    is_scale_family: ClassVar[bool] = True
-
-    def n_of_layers(self, units):
-        """A gamma variable for every unit."""
-        return sum(units)
-
-    def of_layer(self, number, dims):
-        """The gamma variables of the layer's units."""
-        import numpy as np
-        import pymc as pm
-
-        alpha, one = np.float64(self.concentration), np.float64(1.0)
-        return {"part": pm.Gamma(f"unit_{number}_part", alpha, one, dims=dims)}
-
-    def own_scales(self, name, dims, scale, layer):  # noqa: D102
-        import pytensor.tensor as pt
-
-        return scale * pt.sqrt(layer["part"] / layer["part"].mean())
-
-
 class Flat(Prior):
     """Improper uniform prior: the posterior is the normalised likelihood, if that exists.
 
@@ -646,32 +307,18 @@ PRIORS: dict[str, type[Prior]] = registry(
     PyMCPrior,
 )
 
-
 __all__ = [
-    "HYPERPRIORS",
     "PRIORS",
-    "STANDARD",
     "Cauchy",
     "CorrelatedNormal",
-    "Fixed",
     "Flat",
-    "HalfCauchy",
-    "HalfNormal",
-    "Hierarchical",
     "Horseshoe",
-    "Hyperprior",
-    "InverseGamma",
     "Laplace",
-    "Match",
     "MultivariateT",
     "Normal",
-    "PointScale",
-    "Prior",
-    "PyMCHyperprior",
     "PyMCPrior",
     "R2D2",
     "ScaleMixture",
     "StudentT",
     "TrainableMean",
-    "Tune",
 ]

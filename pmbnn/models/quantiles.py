@@ -2,7 +2,8 @@
 
 from pmbnn.models.hyperpriors import Hyperprior
 from pmbnn.models.likelihoods import Likelihood
-from pmbnn.models.priors import PRIORS, Prior
+from pmbnn.models.prior_base import Prior
+from pmbnn.models.priors import PRIORS
 from pmbnn.models.pymc_distributions import WITH_QUANTILES, PyMCDistribution
 
 

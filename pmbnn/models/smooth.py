@@ -1,7 +1,9 @@
 """Models that have a sensible Laplace approximation, whose predictions are known to be good."""
 
+from pmbnn.models.hyperpriors import Fixed, Hyperprior
 from pmbnn.models.likelihoods import Bernoulli, Categorical, Likelihood, Normal
-from pmbnn.models.priors import PRIORS, Fixed, Hyperprior, Prior
+from pmbnn.models.prior_base import Prior
+from pmbnn.models.priors import PRIORS
 
 SMOOTH_LIKELIHOODS = (Bernoulli, Categorical, Normal)
 """Likelihoods whose parameters are outputs of the network, or their softmax."""

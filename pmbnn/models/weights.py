@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from pmbnn.models.hyperpriors import Fixed, Hierarchical, Hyperprior
 from pmbnn.models.networks import Parameter
-from pmbnn.models.priors import STANDARD, Fixed, Hierarchical, Hyperprior, Prior
+from pmbnn.models.prior_base import STANDARD, Prior
 
 if TYPE_CHECKING:
     from pytensor.tensor import TensorVariable

@@ -24,9 +24,10 @@ from pmbnn.inference.samplers.settings import SAMPLING
 from pmbnn.inference.settings import Inference
 from pmbnn.inference.xla.compile import precision
 from pmbnn.models.build import ROW_DATA, NetworkParts, parts_of
+from pmbnn.models.hyperpriors import HYPERPRIORS
 from pmbnn.models.likelihoods import LIKELIHOODS
 from pmbnn.models.networks import NETWORKS
-from pmbnn.models.priors import HYPERPRIORS, PRIORS
+from pmbnn.models.priors import PRIORS
 from pmbnn.prediction.draws import GuideDraws, KeptDraws, first_draws, over_draws
 from pmbnn.prediction.predictor import NetworkModel
 from pmbnn.prediction.trace_file import load_tree, write_trace

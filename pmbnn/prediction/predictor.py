@@ -30,7 +30,7 @@ from pmbnn.inference.xla.compile import compiler_options, jax_function, precisio
 from pmbnn.inference.xla.rewrites import computed_once
 from pmbnn.models.build import LAYER_PARAMETER, OBSERVED, ROW_DATA, NetworkParts, likelihood_of
 from pmbnn.models.likelihoods import Likelihood
-from pmbnn.models.priors import STANDARD, Prior
+from pmbnn.models.prior_base import STANDARD, Prior
 from pmbnn.prediction import linearised
 from pmbnn.prediction.class_probabilities import ClassProbabilities, Predictive, Weights
 from pmbnn.prediction.density import Density

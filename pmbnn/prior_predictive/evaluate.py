@@ -22,12 +22,13 @@ from pmbnn.fitting.job import load_dataset, raise_fault
 from pmbnn.fitting.trace import line_arrays, line_attributes, target_axes
 from pmbnn.inference.xla.compile import jax_function, precision
 from pmbnn.models.build import build_model, model_data
+from pmbnn.models.hyperpriors import Fixed
 from pmbnn.models.layers import relative_slopes
 from pmbnn.models.likelihoods import Likelihood
 from pmbnn.models.matching import matched
 from pmbnn.models.networks import Network
 from pmbnn.models.prior_draws import interpreted, prior_draws, stacked
-from pmbnn.models.priors import Fixed, Normal
+from pmbnn.models.priors import Normal
 from pmbnn.prediction.chain_errors import jackknife_error, without_each
 from pmbnn.prediction.class_probabilities import ClassProbabilities
 from pmbnn.prediction.density import LEVEL, Density, mixture

@@ -15,7 +15,7 @@ from pmbnn.experiment.load import data_source
 from pmbnn.experiment.plan import decisive_versions, identity, settings_digest
 from pmbnn.experiment.plugins import experiment_parts
 from pmbnn.inference.settings import Inference
-from pmbnn.models.priors import Hyperprior
+from pmbnn.models.hyperpriors import Hyperprior
 from pmbnn.prediction.settings import Predict
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 from pmbnn.core.spec import Specification
 from pmbnn.data.base import DatasetSpec
 from pmbnn.experiment.cells import Cell, file_label, has_scale, number_label, short_name
-from pmbnn.models.priors import Match
+from pmbnn.models.hyperpriors import Match
 from pmbnn.results.record import CellRecord
 
 NAMING = ("points", "noise", "factor")

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from pmbnn.core.display import Summarised
 from pmbnn.experiment.cells import Cell, renamed_settings, stored_cell
-from pmbnn.models.priors import Fixed, Hyperprior, Match
+from pmbnn.models.hyperpriors import Fixed, Hyperprior, Match
 
 RECORD = "metrics.json"
 """Name of the file of a cell's record."""

@@ -9,9 +9,10 @@ import numpy as np
 from pmbnn.data.arrays import Rows
 from pmbnn.experiment.checks import free_scalars
 from pmbnn.models.build import ROW_DATA, build_model
+from pmbnn.models.hyperpriors import Fixed, Hierarchical, Hyperprior
 from pmbnn.models.likelihoods import Likelihood
 from pmbnn.models.networks import Network
-from pmbnn.models.priors import Fixed, Hierarchical, Hyperprior, Prior
+from pmbnn.models.prior_base import Prior
 
 if TYPE_CHECKING:
     import pymc as pm

@@ -11,18 +11,11 @@ from pmbnn.data.base import DatasetSpec
 from pmbnn.experiment.cells import REGISTRIES
 from pmbnn.experiment.load import as_written, check_data, load_experiment, resolved_text
 from pmbnn.experiment.yaml_file import yaml_text
+from pmbnn.models.hyperpriors import HYPERPRIORS, Fixed, HalfNormal, Hierarchical, Hyperprior
 from pmbnn.models.likelihoods import LIKELIHOODS, Categorical, Likelihood
 from pmbnn.models.networks import Dense, Network
-from pmbnn.models.priors import (
-    HYPERPRIORS,
-    PRIORS,
-    Fixed,
-    HalfNormal,
-    Hierarchical,
-    Hyperprior,
-    Normal,
-    Prior,
-)
+from pmbnn.models.prior_base import Prior
+from pmbnn.models.priors import PRIORS, Normal
 from pmbnn.testing.models import (
     N_ROWS,
     OFFSETS,

@@ -21,17 +21,10 @@ from pmbnn.data.arrays import Rows
 from pmbnn.experiment.load import load_experiment
 from pmbnn.inference.flat import flatten_model
 from pmbnn.models.build import build_model, model_data
+from pmbnn.models.hyperpriors import Fixed, HalfCauchy, HalfNormal, InverseGamma
 from pmbnn.models.likelihoods import Normal as NormalNoise
 from pmbnn.models.networks import Dense
-from pmbnn.models.priors import (
-    Fixed,
-    HalfCauchy,
-    HalfNormal,
-    Horseshoe,
-    InverseGamma,
-    Laplace,
-    Normal,
-)
+from pmbnn.models.priors import Horseshoe, Laplace, Normal
 from pmbnn.prediction.draws import unconstrained_draws
 from pmbnn.prediction.predictor import DensityParts
 from pmbnn.results.store import ResultsError, trace_writer

@@ -5,12 +5,14 @@ from pathlib import Path
 import pytest
 import yaml
 
+from pmbnn.core.spec import Tune
 from pmbnn.data import Circles, Moons
 from pmbnn.experiment.load import ConfigError, load_experiment, resolved_text
 from pmbnn.experiment.yaml_file import flow_text, parse_yaml, read_yaml, yaml_text
 from pmbnn.inference.settings import Inference
+from pmbnn.models.hyperpriors import Fixed, HalfNormal
 from pmbnn.models.networks import Dense
-from pmbnn.models.priors import Cauchy, Fixed, Flat, HalfNormal, Laplace, Normal, Tune
+from pmbnn.models.priors import Cauchy, Flat, Laplace, Normal
 from pmbnn.prediction.settings import Fresh, Map, Predict
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"

@@ -11,9 +11,10 @@ from pmbnn.experiment.cells import Cell
 from pmbnn.experiment.cost import cell_memory, largest_network, most_memory, network_size
 from pmbnn.inference.samplers.settings import Mclmc
 from pmbnn.inference.settings import Inference
+from pmbnn.models.hyperpriors import Fixed
 from pmbnn.models.likelihoods import Categorical
 from pmbnn.models.networks import Dense
-from pmbnn.models.priors import Fixed, Normal
+from pmbnn.models.priors import Normal
 from pmbnn.prediction.settings import Predict
 
 DIGITS = Mnist(source="embedded")

@@ -8,7 +8,7 @@ import pytest
 from pmbnn.core import machine
 from pmbnn.core.errors import ConfigError
 from pmbnn.core.machine import CPU, Device
-from pmbnn.core.spec import Specification, added
+from pmbnn.core.spec import Specification, Tune, added
 from pmbnn.data import Circles, Mnist, Moons, RandomSplit, Table
 from pmbnn.data.ood import NormalNoise
 from pmbnn.data.synthetic import Sine
@@ -42,24 +42,12 @@ from pmbnn.experiment.plan import (
 )
 from pmbnn.inference.samplers.settings import Mclmc
 from pmbnn.inference.settings import Inference
+from pmbnn.models.hyperpriors import Fixed, HalfNormal, Match, PyMCHyperprior
 from pmbnn.models.likelihoods import Categorical
 from pmbnn.models.likelihoods import Normal as NormalLikelihood
 from pmbnn.models.likelihoods import StudentT as StudentTLikelihood
 from pmbnn.models.networks import Dense, Lenet5, ReportConv
-from pmbnn.models.priors import (
-    Fixed,
-    Flat,
-    HalfNormal,
-    Horseshoe,
-    Laplace,
-    Match,
-    Normal,
-    PyMCHyperprior,
-    PyMCPrior,
-    ScaleMixture,
-    StudentT,
-    Tune,
-)
+from pmbnn.models.priors import Flat, Horseshoe, Laplace, Normal, PyMCPrior, ScaleMixture, StudentT
 from pmbnn.prediction.settings import Fresh, Map, Predict
 
 CELL = Cell(

@@ -24,16 +24,18 @@ from pmbnn.experiment.load import load_experiment, resolved_text
 from pmbnn.experiment.plan import identity, settings_digest
 from pmbnn.experiment.plugins import OUTPUTS, TAKEN, experiment_parts, register, sources_of
 from pmbnn.figures.overviews import MAP, OF_CLASS_PROBABILITIES, OF_DENSITIES, SURFACE
+from pmbnn.models.hyperpriors import HYPERPRIORS, HalfNormal
 from pmbnn.models.likelihoods import Likelihood
 from pmbnn.models.networks import Dense
-from pmbnn.models.priors import HYPERPRIORS, PRIORS, HalfNormal, Laplace, Prior
+from pmbnn.models.prior_base import Prior
+from pmbnn.models.priors import PRIORS, Laplace
 from pmbnn.prediction.settings import Predict
 
 LOGISTIC = """
 from typing import Literal
 
 from pmbnn.experiment.plugins import register
-from pmbnn.models.priors import Prior
+from pmbnn.models.prior_base import Prior
 from pmbnn.core.spec import Positive
 
 
@@ -425,7 +427,7 @@ def test_images_of_ones_own_are_read_and_written():
 
 
 def test_images_in_a_file(write):
-    source = LOGISTIC.replace("Prior", "OodSpec").replace("models.priors", "data.ood")
+    source = LOGISTIC.replace("Prior", "OodSpec").replace("models.prior_base", "data.ood")
     sweep = EXPERIMENT["sweeps"][0] | IMAGES
     cells = load_experiment(write(source, sweeps=[sweep])).cells
     assert [[spec.kind for spec in cell.predict.ood] for cell in cells] == [["logistic"], []]
@@ -521,7 +523,7 @@ def test_prng_keys_do_not_depend_on_the_source(write):
 
 
 def test_a_class_within_a_cell_counts_wherever_it_is(write):
-    source = LOGISTIC.replace("Prior", "OodSpec").replace("models.priors", "data.ood")
+    source = LOGISTIC.replace("Prior", "OodSpec").replace("models.prior_base", "data.ood")
     sweep = EXPERIMENT["sweeps"][0] | IMAGES
     cells = load_experiment(write(source, sweeps=[sweep])).cells
     assert [len(sources_of(cell)) for cell in cells] == [1, 0]

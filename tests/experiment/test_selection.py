@@ -5,14 +5,16 @@ from itertools import product
 
 import pytest
 
+from pmbnn.core.spec import Tune
 from pmbnn.data import Circles, Mnist, Moons
 from pmbnn.experiment.cells import Cell
 from pmbnn.experiment.load import ConfigError
 from pmbnn.experiment.selection import select_cells
 from pmbnn.inference.settings import Inference
+from pmbnn.models.hyperpriors import Fixed, HalfNormal
 from pmbnn.models.likelihoods import Categorical
 from pmbnn.models.networks import Dense
-from pmbnn.models.priors import Fixed, Flat, HalfNormal, Laplace, Normal, Tune
+from pmbnn.models.priors import Flat, Laplace, Normal
 from pmbnn.prediction.settings import Predict
 
 DATASETS = (Moons(noise=0.4, seed=0), Moons(noise=0.4, seed=1), Circles(noise=1))

@@ -8,7 +8,7 @@ from makers import changed, line_record, record
 from pmbnn.core.spec import Tune
 from pmbnn.data import Moons
 from pmbnn.experiment.cells import Unknown
-from pmbnn.models.priors import HalfNormal
+from pmbnn.models.hyperpriors import HalfNormal
 from pmbnn.results.record import CellRecord, StoredPlugin
 
 

@@ -18,9 +18,10 @@ from pmbnn.fitting.select import best_restart, restart_weights
 from pmbnn.inference.guides import Point
 from pmbnn.inference.result import Fit, History, derive_keys
 from pmbnn.inference.settings import Inference
+from pmbnn.models.hyperpriors import HalfNormal
 from pmbnn.models.likelihoods import Categorical
 from pmbnn.models.networks import Dense
-from pmbnn.models.priors import HalfNormal, Normal
+from pmbnn.models.priors import Normal
 from pmbnn.prediction import metrics
 from pmbnn.prediction.class_probabilities import ClassProbabilities
 from pmbnn.prediction.conformal import conformal_metrics

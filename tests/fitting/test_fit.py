@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from scripted import ScriptedPredictor
 
+from pmbnn.core.spec import Tune
 from pmbnn.core.stages import on_progress
 from pmbnn.data import Moons
 from pmbnn.experiment.cells import Cell
@@ -24,9 +25,10 @@ from pmbnn.inference.groups import Checkpoints
 from pmbnn.inference.guides import MeanField
 from pmbnn.inference.result import Fit, History, derive_keys
 from pmbnn.inference.settings import Inference
+from pmbnn.models.hyperpriors import Fixed, HalfNormal
 from pmbnn.models.likelihoods import Categorical
 from pmbnn.models.networks import Dense
-from pmbnn.models.priors import Fixed, Flat, HalfNormal, Normal, Tune
+from pmbnn.models.priors import Flat, Normal
 from pmbnn.prediction.class_probabilities import ClassProbabilities
 from pmbnn.prediction.metrics import nll
 from pmbnn.prediction.settings import Predict

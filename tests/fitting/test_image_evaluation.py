@@ -16,9 +16,10 @@ from pmbnn.fitting.image_evaluation import evaluate_images, load_images
 from pmbnn.inference.guides import Point
 from pmbnn.inference.result import Fit, History, derive_keys
 from pmbnn.inference.settings import Inference
+from pmbnn.models.hyperpriors import Fixed
 from pmbnn.models.likelihoods import Categorical
 from pmbnn.models.networks import Dense
-from pmbnn.models.priors import Fixed, Normal
+from pmbnn.models.priors import Normal
 from pmbnn.prediction.class_probabilities import ClassProbabilities
 from pmbnn.prediction.draws import GuideDraws
 from pmbnn.prediction.settings import Predict

@@ -12,9 +12,10 @@ from pmbnn.fitting.evaluation import importance_results
 from pmbnn.fitting.fit import InferredCell
 from pmbnn.inference.samplers.chains import Chains
 from pmbnn.inference.settings import Inference
+from pmbnn.models.hyperpriors import HalfNormal
 from pmbnn.models.likelihoods import Categorical
 from pmbnn.models.networks import Dense
-from pmbnn.models.priors import HalfNormal, Normal
+from pmbnn.models.priors import Normal
 from pmbnn.prediction.settings import Predict
 
 SMALL = Dense(hidden=(3,))

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 import pmbnn.sweep.cells as runner
+from pmbnn.core.spec import Tune
 from pmbnn.core.stages import on_progress
 from pmbnn.data import Moons
 from pmbnn.experiment.cells import Cell
@@ -24,9 +25,10 @@ from pmbnn.inference.groups import fit
 from pmbnn.inference.result import Fit, History, Replica, derive_keys
 from pmbnn.inference.settings import Inference
 from pmbnn.models.build import dense_classifier
+from pmbnn.models.hyperpriors import HalfNormal
 from pmbnn.models.likelihoods import Categorical
 from pmbnn.models.networks import Dense
-from pmbnn.models.priors import HalfNormal, Normal, Tune
+from pmbnn.models.priors import Normal
 from pmbnn.prediction.settings import Predict
 
 RATES = (0.001, 0.03, 1e30)

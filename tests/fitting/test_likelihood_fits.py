@@ -16,10 +16,10 @@ from pmbnn.inference.groups import fit as fit_replicas
 from pmbnn.inference.result import Replica, derive_keys
 from pmbnn.inference.settings import ESTIMATORS, Inference
 from pmbnn.models.build import build_model, model_data
+from pmbnn.models.hyperpriors import Fixed
 from pmbnn.models.likelihoods import Bernoulli, Normal, StudentT
 from pmbnn.models.networks import Dense
 from pmbnn.models.noise import Heteroscedastic
-from pmbnn.models.priors import Fixed
 from pmbnn.models.priors import Normal as NormalPrior
 from pmbnn.prediction.draws import GuideDraws
 from pmbnn.prediction.predictor import Predictor

@@ -14,9 +14,8 @@ from pmbnn.fitting.job import run_job
 from pmbnn.inference.engines import fit_model
 from pmbnn.inference.settings import Inference
 from pmbnn.models.build import build_model, parts_of
-from pmbnn.models.hyperpriors import Match
+from pmbnn.models.hyperpriors import Fixed, Match
 from pmbnn.models.matching import match_of
-from pmbnn.models.priors import Fixed
 from pmbnn.results.loading import load_results
 from pmbnn.results.names import combination_label, combination_title
 from pmbnn.sweep.cells import prepare, write_header, write_tables

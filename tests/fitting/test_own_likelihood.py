@@ -21,6 +21,7 @@ from pmbnn.fitting.fit import fit_job
 from pmbnn.fitting.programs import GroupPrograms, graph_model
 from pmbnn.fitting.trace import build_trace, prediction_groups
 from pmbnn.inference.settings import Inference
+from pmbnn.models.hyperpriors import Fixed
 from pmbnn.models.likelihoods import (
     ClassLikelihood,
     DensityLikelihood,
@@ -28,7 +29,7 @@ from pmbnn.models.likelihoods import (
     distribution_parameters,
 )
 from pmbnn.models.networks import Dense
-from pmbnn.models.priors import Fixed, Normal
+from pmbnn.models.priors import Normal
 from pmbnn.prediction import PREDICTIVES, ClassProbabilities, Density, Predictive, metrics_of
 from pmbnn.prediction.settings import Fresh, Map, Predict
 

@@ -20,9 +20,10 @@ from pmbnn.fitting.trace import (
     probability_arrays,
 )
 from pmbnn.inference.settings import Inference
+from pmbnn.models.hyperpriors import Fixed
 from pmbnn.models.likelihoods import Categorical
 from pmbnn.models.networks import Dense
-from pmbnn.models.priors import Fixed, Normal
+from pmbnn.models.priors import Normal
 from pmbnn.prediction.class_probabilities import ClassProbabilities
 from pmbnn.prediction.posterior import source_of_draws
 from pmbnn.prediction.settings import Diagnostics, Predict

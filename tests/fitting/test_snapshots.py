@@ -18,9 +18,10 @@ from pmbnn.fitting.fit import fit_job
 from pmbnn.fitting.programs import GroupPrograms, graph_model
 from pmbnn.fitting.snapshots import BINS, SCORES, diagnose
 from pmbnn.inference.settings import Inference
+from pmbnn.models.hyperpriors import Fixed, HalfNormal
 from pmbnn.models.likelihoods import Categorical
 from pmbnn.models.networks import Dense
-from pmbnn.models.priors import Fixed, HalfNormal, Normal
+from pmbnn.models.priors import Normal
 from pmbnn.prediction.settings import Diagnostics, Fresh, Map, Predict
 
 STEPS, DRAWS, ROWS, KL_WEIGHT = (0, 20, 100), 10, 25, 0.3

@@ -20,9 +20,9 @@ from pmbnn.inference.guides import MeanField
 from pmbnn.inference.result import Fit, History, derive_keys
 from pmbnn.inference.settings import Inference
 from pmbnn.models.build import model_data
+from pmbnn.models.hyperpriors import Fixed
 from pmbnn.models.likelihoods import Normal
 from pmbnn.models.networks import Dense
-from pmbnn.models.priors import Fixed
 from pmbnn.models.priors import Normal as NormalPrior
 from pmbnn.prediction.draws import GuideDraws
 from pmbnn.prediction.predictor import Predictor

@@ -23,9 +23,10 @@ from pmbnn.inference.guides import build_guide
 from pmbnn.inference.result import Fit, History, derive_keys
 from pmbnn.inference.settings import Inference
 from pmbnn.models.build import model_data
+from pmbnn.models.hyperpriors import Fixed, HalfNormal
 from pmbnn.models.likelihoods import Categorical
 from pmbnn.models.networks import Dense
-from pmbnn.models.priors import Fixed, HalfNormal, Horseshoe, Normal, ScaleMixture
+from pmbnn.models.priors import Horseshoe, Normal, ScaleMixture
 from pmbnn.prediction.class_probabilities import mix
 from pmbnn.prediction.draws import GuideDraws
 from pmbnn.prediction.posterior import source_of_draws

@@ -18,10 +18,11 @@ from pmbnn.inference.program import build_program, split_objective
 from pmbnn.inference.settings import ESTIMATORS, Inference
 from pmbnn.inference.xla.compile import precision
 from pmbnn.models.build import build_model, model_data
+from pmbnn.models.hyperpriors import Fixed, HalfNormal, InverseGamma
 from pmbnn.models.likelihoods import Categorical
 from pmbnn.models.likelihoods import Normal as NormalLikelihood
 from pmbnn.models.networks import Convolution, Dense, Flatten, Layered, MaxPool
-from pmbnn.models.priors import Fixed, HalfNormal, InverseGamma, Laplace, Normal
+from pmbnn.models.priors import Laplace, Normal
 
 # Enough rows for the forms that are made for few units and many rows, and some to fill up.
 N = 70

@@ -29,10 +29,11 @@ from pmbnn.inference.guides import Dropout
 from pmbnn.inference.program import build_replicas
 from pmbnn.inference.settings import Inference
 from pmbnn.models.build import build_model
+from pmbnn.models.hyperpriors import Fixed, HalfNormal
 from pmbnn.models.likelihoods import Normal
 from pmbnn.models.networks import Dense, Lenet5
 from pmbnn.models.noise import PointNoise
-from pmbnn.models.priors import PRIORS, Fixed, HalfNormal
+from pmbnn.models.priors import PRIORS
 from pmbnn.prediction.draws import first_draws
 
 RATE, SCALE, NOISE = 0.3, 2.0, 0.4

@@ -18,7 +18,7 @@ from pmbnn.inference.guides import softplus
 from pmbnn.inference.settings import Inference
 from pmbnn.inference.xla.compile import precision
 from pmbnn.models.build import dense_classifier
-from pmbnn.models.priors import HYPERPRIORS, HalfNormal
+from pmbnn.models.hyperpriors import HYPERPRIORS, HalfNormal
 
 # Enough rows for the forms of products and softmaxes that are made for few units and many rows.
 ROWS = 70

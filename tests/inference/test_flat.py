@@ -9,7 +9,7 @@ from scipy.stats import invgamma
 
 from pmbnn.inference.flat import flat_vector, flatten_model
 from pmbnn.models.build import dense_classifier
-from pmbnn.models.priors import InverseGamma
+from pmbnn.models.hyperpriors import InverseGamma
 
 X = np.random.default_rng(0).normal(size=(12, 2))
 Y = np.arange(12) % 3

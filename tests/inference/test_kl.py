@@ -14,8 +14,8 @@ from pmbnn.inference.flat import flatten_model
 from pmbnn.inference.guides import build_guide
 from pmbnn.inference.settings import Inference
 from pmbnn.models.build import dense_classifier
+from pmbnn.models.hyperpriors import HYPERPRIORS, HalfNormal, InverseGamma
 from pmbnn.models.point import Point
-from pmbnn.models.priors import HYPERPRIORS, HalfNormal, InverseGamma
 
 ROWS = 20
 X = np.random.default_rng(0).normal(size=(ROWS, 2))

@@ -21,9 +21,10 @@ from pmbnn.inference.log_density import build_log_density
 from pmbnn.inference.settings import Inference
 from pmbnn.inference.xla.compile import precision
 from pmbnn.models.build import build_model
+from pmbnn.models.hyperpriors import Fixed, HalfNormal
 from pmbnn.models.likelihoods import Normal as Numbers
 from pmbnn.models.networks import Dense
-from pmbnn.models.priors import Fixed, HalfNormal, Normal, StudentT
+from pmbnn.models.priors import Normal, StudentT
 
 RNG = np.random.default_rng(1)
 X = RNG.standard_normal((40, 2))

@@ -22,10 +22,10 @@ from pmbnn.inference.samplers.settings import Mclmc
 from pmbnn.inference.settings import Inference
 from pmbnn.inference.xla.rewrites import divided_graph
 from pmbnn.models.build import build_model, model_data
+from pmbnn.models.hyperpriors import Fixed, HalfNormal, PointScale
 from pmbnn.models.likelihoods import Normal, StudentT
 from pmbnn.models.networks import Dense
 from pmbnn.models.noise import PointNoise
-from pmbnn.models.priors import Fixed, HalfNormal, PointScale
 from pmbnn.models.priors import Normal as NormalPrior
 from pmbnn.prior_predictive.evaluate import prior_draws
 from pmbnn.sweep.check import with_sampler

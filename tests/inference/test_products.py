@@ -15,15 +15,9 @@ from tiers import pairwise, slow_but
 from pmbnn.inference.estimators import find_products, linear_in, rewrite_likelihood
 from pmbnn.inference.flat import flatten_model
 from pmbnn.models.build import dense_classifier
+from pmbnn.models.hyperpriors import HYPERPRIORS, HalfNormal
 from pmbnn.models.layers import convolve, max_pool
-from pmbnn.models.priors import (
-    HYPERPRIORS,
-    PRIORS,
-    HalfNormal,
-    Horseshoe,
-    MultivariateT,
-    ScaleMixture,
-)
+from pmbnn.models.priors import PRIORS, Horseshoe, MultivariateT, ScaleMixture
 
 ROWS = 12
 RNG = np.random.default_rng(0)

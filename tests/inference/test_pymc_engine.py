@@ -15,9 +15,10 @@ from pmbnn.inference.pymc_engine import fit as fit_by_pymc
 from pmbnn.inference.result import Replica, derive_keys
 from pmbnn.inference.settings import Inference
 from pmbnn.models.build import build_model, dense_classifier, model_data
+from pmbnn.models.hyperpriors import Fixed, HalfNormal
 from pmbnn.models.likelihoods import Normal as NormalLikelihood
 from pmbnn.models.networks import Dense
-from pmbnn.models.priors import Fixed, HalfNormal, Normal
+from pmbnn.models.priors import Normal
 
 ROWS = 60
 rng = np.random.default_rng(0)

@@ -16,9 +16,10 @@ from pmbnn.inference.guides import build_guide
 from pmbnn.inference.log_density import place_of
 from pmbnn.inference.settings import Inference
 from pmbnn.models.build import build_model, model_data
+from pmbnn.models.hyperpriors import Fixed, HalfNormal
 from pmbnn.models.likelihoods import Normal as NormalNoise
 from pmbnn.models.networks import Dense
-from pmbnn.models.priors import PRIORS, Fixed, Flat, HalfNormal, Horseshoe, Laplace, Normal
+from pmbnn.models.priors import PRIORS, Flat, Horseshoe, Laplace, Normal
 from pmbnn.testing import random_point
 
 RNG = np.random.default_rng(0)

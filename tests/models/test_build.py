@@ -14,6 +14,7 @@ from tiers import pairwise, slow_but
 
 from pmbnn.data.arrays import Rows
 from pmbnn.models.build import build_model, dense_classifier, model_data
+from pmbnn.models.hyperpriors import HYPERPRIORS, Fixed, HalfCauchy, HalfNormal, Hierarchical
 from pmbnn.models.likelihoods import Categorical
 from pmbnn.models.networks import (
     NETWORKS,
@@ -25,19 +26,8 @@ from pmbnn.models.networks import (
     MaxPool,
     ShapeError,
 )
-from pmbnn.models.priors import (
-    HYPERPRIORS,
-    PRIORS,
-    STANDARD,
-    Fixed,
-    HalfCauchy,
-    HalfNormal,
-    Hierarchical,
-    Horseshoe,
-    Normal,
-    ScaleMixture,
-    StudentT,
-)
+from pmbnn.models.prior_base import STANDARD
+from pmbnn.models.priors import PRIORS, Horseshoe, Normal, ScaleMixture, StudentT
 from pmbnn.testing import check_model, random_point
 
 

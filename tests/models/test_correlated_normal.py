@@ -10,9 +10,10 @@ from scipy.spatial.distance import cdist
 from pmbnn.core.errors import ConfigError
 from pmbnn.data.arrays import Rows
 from pmbnn.models.build import build_model
+from pmbnn.models.hyperpriors import Fixed, HalfNormal
 from pmbnn.models.likelihoods import Categorical
 from pmbnn.models.networks import Convolution, Dense, Flatten, Layered, MaxPool
-from pmbnn.models.priors import CorrelatedNormal, Fixed, HalfNormal
+from pmbnn.models.priors import CorrelatedNormal
 from pmbnn.testing import check_model, random_point
 
 RNG = np.random.default_rng(0)

@@ -9,9 +9,10 @@ from scipy import stats
 from pmbnn.core.errors import ConfigError
 from pmbnn.data.arrays import Rows
 from pmbnn.models.build import build_model
+from pmbnn.models.hyperpriors import Fixed, HalfCauchy, HalfNormal
 from pmbnn.models.likelihoods import Categorical
 from pmbnn.models.networks import Dense
-from pmbnn.models.priors import Fixed, HalfCauchy, HalfNormal, Horseshoe
+from pmbnn.models.priors import Horseshoe
 from pmbnn.testing import check_model, random_point
 
 RNG = np.random.default_rng(0)

@@ -16,10 +16,10 @@ from pmbnn.experiment.load import load_experiment, resolved_text
 from pmbnn.experiment.plan import group_key
 from pmbnn.inference.flat import at_flat_inputs, flatten_model
 from pmbnn.models.build import build_model, model_data
+from pmbnn.models.hyperpriors import Fixed, HalfCauchy, HalfNormal, InverseGamma
 from pmbnn.models.likelihoods import LIKELIHOODS, Bernoulli, Categorical, Gamma, Normal, StudentT
 from pmbnn.models.networks import Dense
 from pmbnn.models.noise import SMALLEST_SD, Heteroscedastic, PointNoise
-from pmbnn.models.priors import Fixed, HalfCauchy, HalfNormal, InverseGamma
 from pmbnn.models.priors import Normal as NormalPrior
 from pmbnn.testing.models import check_model
 

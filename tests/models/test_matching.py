@@ -11,7 +11,7 @@ from pmbnn.core.errors import ConfigError
 from pmbnn.data.arrays import Rows
 from pmbnn.models import matching
 from pmbnn.models.build import build_model, model_data, parts_of
-from pmbnn.models.hyperpriors import Match
+from pmbnn.models.hyperpriors import Fixed, HalfNormal, Match
 from pmbnn.models.likelihoods import Normal as NormalNoise
 from pmbnn.models.matching import (
     LEVELS,
@@ -23,17 +23,7 @@ from pmbnn.models.matching import (
     why_not_scaled,
 )
 from pmbnn.models.networks import Convolution, Dense, Flatten, Layered, Lenet5
-from pmbnn.models.priors import (
-    PRIORS,
-    Cauchy,
-    Fixed,
-    Flat,
-    HalfNormal,
-    Horseshoe,
-    MultivariateT,
-    Normal,
-    StudentT,
-)
+from pmbnn.models.priors import PRIORS, Cauchy, Flat, Horseshoe, MultivariateT, Normal, StudentT
 from pmbnn.testing import random_point
 
 RNG = np.random.default_rng(0)

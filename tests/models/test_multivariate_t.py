@@ -8,9 +8,10 @@ from scipy import stats
 
 from pmbnn.data.arrays import Rows
 from pmbnn.models.build import build_model
+from pmbnn.models.hyperpriors import Fixed, HalfNormal
 from pmbnn.models.likelihoods import Categorical
 from pmbnn.models.networks import Dense
-from pmbnn.models.priors import Fixed, HalfNormal, MultivariateT
+from pmbnn.models.priors import MultivariateT
 
 RNG = np.random.default_rng(0)
 ROWS = Rows(RNG.normal(size=(9, 2)), np.arange(9) % 3, ("x1", "x2"), ("a", "b", "c"))

@@ -12,26 +12,21 @@ from scipy.special import expit, logit, logsumexp
 from tiers import slow_but
 
 from pmbnn.core.errors import ConfigError
+from pmbnn.core.spec import Tune
 from pmbnn.data.arrays import Rows
 from pmbnn.models.build import build_model
-from pmbnn.models.likelihoods import Categorical
-from pmbnn.models.networks import Dense
-from pmbnn.models.priors import (
+from pmbnn.models.hyperpriors import (
     HYPERPRIORS,
-    PRIORS,
     Fixed,
     HalfCauchy,
     HalfNormal,
     Hierarchical,
-    Horseshoe,
     InverseGamma,
-    Normal,
-    Prior,
-    ScaleMixture,
-    StudentT,
-    TrainableMean,
-    Tune,
 )
+from pmbnn.models.likelihoods import Categorical
+from pmbnn.models.networks import Dense
+from pmbnn.models.prior_base import Prior
+from pmbnn.models.priors import PRIORS, Horseshoe, Normal, ScaleMixture, StudentT, TrainableMean
 from pmbnn.testing import check_prior
 
 POSITIVE = np.logspace(-8, 9, 69)

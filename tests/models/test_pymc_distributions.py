@@ -13,7 +13,8 @@ from tiers import slow_but
 
 import pmbnn as pb
 from pmbnn.core.errors import ConfigError
-from pmbnn.models.priors import PyMCHyperprior, PyMCPrior
+from pmbnn.models.hyperpriors import PyMCHyperprior
+from pmbnn.models.priors import PyMCPrior
 from pmbnn.models.pymc_distributions import (
     PARAMETERS,
     WITH_QUANTILES,

@@ -15,18 +15,11 @@ from pmbnn.data.arrays import Rows
 from pmbnn.inference.flat import flat_vector, flatten_model
 from pmbnn.inference.log_density import place_of
 from pmbnn.models.build import build_model
+from pmbnn.models.hyperpriors import HYPERPRIORS, Fixed, InverseGamma
 from pmbnn.models.likelihoods import Gamma, Normal, StudentT
 from pmbnn.models.networks import Dense
 from pmbnn.models.noise import Heteroscedastic
-from pmbnn.models.priors import (
-    HYPERPRIORS,
-    PRIORS,
-    Fixed,
-    Horseshoe,
-    InverseGamma,
-    ScaleMixture,
-    TrainableMean,
-)
+from pmbnn.models.priors import PRIORS, Horseshoe, ScaleMixture, TrainableMean
 from pmbnn.models.pymc_distributions import WITH_QUANTILES
 
 RNG = np.random.default_rng(3)

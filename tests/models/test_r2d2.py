@@ -9,9 +9,10 @@ from scipy import stats
 from pmbnn.core.errors import ConfigError
 from pmbnn.data.arrays import Rows
 from pmbnn.models.build import build_model
+from pmbnn.models.hyperpriors import Fixed, HalfCauchy, HalfNormal
 from pmbnn.models.likelihoods import Categorical
 from pmbnn.models.networks import Dense
-from pmbnn.models.priors import R2D2, Fixed, HalfCauchy, HalfNormal
+from pmbnn.models.priors import R2D2
 from pmbnn.testing import random_point
 
 RNG = np.random.default_rng(0)

@@ -12,9 +12,9 @@ from pmbnn.data.arrays import Rows
 from pmbnn.inference.guides import Point
 from pmbnn.inference.settings import Inference
 from pmbnn.models.build import build_model, dense_classifier
+from pmbnn.models.hyperpriors import Fixed, HalfNormal
 from pmbnn.models.likelihoods import Normal
 from pmbnn.models.networks import Dense
-from pmbnn.models.priors import Fixed, HalfNormal
 from pmbnn.models.priors import Normal as NormalPrior
 from pmbnn.prediction.api import fit, sample
 from pmbnn.prediction.chain_errors import floor_of, moments, standard_error, total_variation

@@ -12,9 +12,9 @@ from pmbnn.inference.guides import MeanField
 from pmbnn.inference.result import Replica, derive_keys
 from pmbnn.inference.settings import Inference
 from pmbnn.models.build import build_model, model_data
+from pmbnn.models.hyperpriors import Fixed, HalfNormal
 from pmbnn.models.likelihoods import Categorical, Normal
 from pmbnn.models.networks import Dense
-from pmbnn.models.priors import Fixed, HalfNormal
 from pmbnn.models.priors import Normal as NormalPrior
 from pmbnn.prediction import draws
 from pmbnn.prediction.density import Density, mixture, predict_moments

@@ -12,9 +12,9 @@ from pmbnn.core.machine import CPU, Device, DeviceError, current_device
 from pmbnn.data.arrays import Rows
 from pmbnn.inference.flat import flatten_model
 from pmbnn.models.build import build_model, dense_classifier
+from pmbnn.models.hyperpriors import Fixed, HalfNormal
 from pmbnn.models.likelihoods import Normal
 from pmbnn.models.networks import Dense
-from pmbnn.models.priors import Fixed, HalfNormal
 from pmbnn.models.priors import Normal as NormalPrior
 from pmbnn.prediction.api import sample
 from pmbnn.prediction.predictor import Predictor, compared_functions, spread_rows

@@ -104,7 +104,7 @@ ON_LINE += [pb.priors.PyMCPrior(dist="HalfNormal"), pb.priors.PyMCPrior(dist="Un
 @pytest.mark.parametrize("prior", ON_LINE, ids=repr)
 def test_priors_say_whether_they_can_be_raised(prior):
     """Experiments are refused by what a prior says; the model tells by its variables."""
-    model = linear(prior, pb.priors.Fixed())
+    model = linear(prior, pb.Fixed())
     flat = flatten_model(model, rows=None)
     further = tempering(0.5, prior)
     if prior.is_on_line:

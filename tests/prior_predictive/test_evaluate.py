@@ -11,11 +11,12 @@ from pmbnn.data.arrays import Standardisation
 from pmbnn.experiment.cells import Cell
 from pmbnn.fitting.evaluation import map_points
 from pmbnn.inference.settings import Inference
+from pmbnn.models.hyperpriors import Fixed, HalfCauchy
 from pmbnn.models.likelihoods import Bernoulli, Categorical
 from pmbnn.models.likelihoods import Normal as NormalNoise
 from pmbnn.models.networks import Dense
 from pmbnn.models.noise import Heteroscedastic
-from pmbnn.models.priors import Cauchy, Fixed, Flat, HalfCauchy, Normal
+from pmbnn.models.priors import Cauchy, Flat, Normal
 from pmbnn.prediction.settings import Map, Predict
 from pmbnn.prior_predictive import evaluate
 from pmbnn.prior_predictive.evaluate import PriorFunctions, boundary_length, evaluate_prior

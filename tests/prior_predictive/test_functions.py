@@ -10,25 +10,19 @@ from tiers import slow_but
 
 from pmbnn.data.arrays import Rows
 from pmbnn.models.build import build_model
+from pmbnn.models.hyperpriors import (
+    HYPERPRIORS,
+    Fixed,
+    HalfCauchy,
+    HalfNormal,
+    Hierarchical,
+    InverseGamma,
+)
 from pmbnn.models.layers import DenseLayer
 from pmbnn.models.likelihoods import Categorical
 from pmbnn.models.likelihoods import Normal as NormalNoise
 from pmbnn.models.networks import Dense, Layered
-from pmbnn.models.priors import (
-    HYPERPRIORS,
-    PRIORS,
-    Fixed,
-    Flat,
-    HalfCauchy,
-    HalfNormal,
-    Hierarchical,
-    Horseshoe,
-    InverseGamma,
-    Laplace,
-    Normal,
-    ScaleMixture,
-    StudentT,
-)
+from pmbnn.models.priors import PRIORS, Flat, Horseshoe, Laplace, Normal, ScaleMixture, StudentT
 from pmbnn.prediction.draws import unconstrained_draws
 from pmbnn.prior_predictive.evaluate import FLAT, PriorFunctions, prior_draws
 from pmbnn.testing import random_point

@@ -7,9 +7,10 @@ import xarray as xr
 from pmbnn.data import Moons
 from pmbnn.experiment.cells import Cell
 from pmbnn.inference.settings import Inference
+from pmbnn.models.hyperpriors import Fixed
 from pmbnn.models.likelihoods import Categorical
 from pmbnn.models.networks import Dense
-from pmbnn.models.priors import Fixed, Normal
+from pmbnn.models.priors import Normal
 from pmbnn.prediction.settings import Predict
 from pmbnn.prior_predictive.store import StoredPrior, data_path, load_prior, save_prior
 from pmbnn.results.store import Results, ResultsError

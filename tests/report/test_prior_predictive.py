@@ -10,7 +10,7 @@ import xarray as xr
 from typer.testing import CliRunner
 
 from pmbnn.cli import app
-from pmbnn.models.priors import Fixed
+from pmbnn.models.hyperpriors import Fixed
 from pmbnn.prior_predictive.store import StoredPrior, figure_path, save_prior, write_priors
 from pmbnn.report.page import report_page
 from pmbnn.report.prior_predictive import atlas_sheets

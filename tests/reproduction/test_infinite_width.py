@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 from study.infinite_width import LimitingProcess, limit_of, rectified_moment
 
+from pmbnn.core.spec import Tune
 from pmbnn.data.arrays import Rows
 from pmbnn.models.build import build_model
+from pmbnn.models.hyperpriors import Fixed, HalfNormal
 from pmbnn.models.likelihoods import Normal as NormalNoise
 from pmbnn.models.networks import Dense, Layered
-from pmbnn.models.priors import Fixed, HalfNormal, Laplace, Normal, Tune
+from pmbnn.models.priors import Laplace, Normal
 
 X = np.array([[1.0, 0.5], [-1.2, 0.3], [0.1, -0.2], [2.0, 2.1], [0.0, 0.0]])
 PRIOR = Normal(fan_in=True, bias_scale=0.7)

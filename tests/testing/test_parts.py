@@ -10,10 +10,12 @@ from pmbnn.core.spec import Positive
 from pmbnn.data import Circles, DatasetSpec, Moons
 from pmbnn.data.arrays import Dataset, fit_standardisation
 from pmbnn.experiment.plugins import register
+from pmbnn.models.hyperpriors import Fixed, HalfNormal, Hierarchical
 from pmbnn.models.likelihoods import Categorical
 from pmbnn.models.likelihoods import Normal as NormalLikelihood
 from pmbnn.models.networks import Convolution, Dense, Flatten, Layered, Lenet5
-from pmbnn.models.priors import Fixed, Flat, HalfNormal, Hierarchical, Horseshoe, Prior
+from pmbnn.models.prior_base import Prior
+from pmbnn.models.priors import Flat, Horseshoe
 from pmbnn.testing import (
     check_dataset,
     check_hyperprior,

@@ -16,8 +16,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
+from pmbnn.models.hyperpriors import Fixed, Hyperprior
 from pmbnn.models.networks import Dense, Network
-from pmbnn.models.priors import Fixed, Hyperprior, Normal, Prior
+from pmbnn.models.prior_base import Prior
+from pmbnn.models.priors import Normal
 
 
 class Moments(NamedTuple):

@@ -15,6 +15,7 @@ from pmbnn.inference.guides import build_guide
 from pmbnn.inference.result import Replica, derive_keys
 from pmbnn.inference.settings import Inference
 from pmbnn.models.build import build_model, model_data
+from pmbnn.models.hyperpriors import Fixed, HalfNormal
 from pmbnn.models.likelihoods import Categorical
 from pmbnn.models.networks import (
     AveragePool,
@@ -25,7 +26,7 @@ from pmbnn.models.networks import (
     Layered,
     MaxPool,
 )
-from pmbnn.models.priors import Fixed, HalfNormal, Normal
+from pmbnn.models.priors import Normal
 from pmbnn.prediction.draws import GuideDraws
 from pmbnn.prediction.predictor import Predictor
 

@@ -8,6 +8,7 @@ import pytest
 
 from pmbnn.data.arrays import Rows
 from pmbnn.models.build import build_model
+from pmbnn.models.hyperpriors import HalfNormal
 from pmbnn.models.likelihoods import Categorical
 from pmbnn.models.networks import (
     NETWORKS,
@@ -20,7 +21,7 @@ from pmbnn.models.networks import (
     ReportConv,
     ShapeError,
 )
-from pmbnn.models.priors import HalfNormal, Normal
+from pmbnn.models.priors import Normal
 
 DIGIT = (1, 28, 28)
 
