@@ -11,7 +11,32 @@ if TYPE_CHECKING:
     from pytensor.tensor import TensorVariable
 
 
-class MultivariateT(Prior):
+class UnitVariances(Prior):
+    """Normal weights whose variance is that of the scale times one that each unit draws."""
+
+    distribution: ClassVar[str] = "Normal"
+    centrable: ClassVar[bool] = False
+    is_scale_family: ClassVar[bool] = True
+
+    def n_of_layers(self, units):
+        """One variable for every unit."""
+        return sum(units)
+
+    def of_layer(self, number, dims):
+        """Variances of the layer's units at scale 1."""
+        return {"variance": self.unit_variances(number, dims)}
+
+    def own_scales(self, name, dims, scale, layer):  # noqa: D102
+        import pytensor.tensor as pt
+
+        return scale * pt.sqrt(layer["variance"])
+
+    def unit_variances(self, number: int, dims: tuple[str, ...]) -> "TensorVariable":
+        """Variances of the units of a layer at scale 1, from one free variable for each unit."""
+        raise NotImplementedError
+
+
+class MultivariateT(UnitVariances):
     """Multivariate Student's t prior: a normal one whose scale each unit draws by itself.
 
     weight = scale · √mixing · z with mixing ~ inverse-gamma(``nu`` / 2, ``nu`` / 2) and
@@ -32,26 +57,14 @@ class MultivariateT(Prior):
 
     kind: Literal["multivariate_t"] = "multivariate_t"
     nu: Positive = 4.0
-    distribution: ClassVar[str] = "Normal"
-    centrable: ClassVar[bool] = False
-    is_scale_family: ClassVar[bool] = True
 
-    def n_of_layers(self, units):
-        """A mixing variable for every unit."""
-        return sum(units)
-
-    def of_layer(self, number, dims):
-        """The mixing variables of the layer's units."""
+    def unit_variances(self, number, dims):
+        """The mixing variables."""
         import numpy as np
         import pymc as pm
 
         half = np.float64(self.nu / 2)
-        return {"mixing": pm.InverseGamma(f"unit_{number}_mixing", half, half, dims=dims)}
-
-    def own_scales(self, name, dims, scale, layer):  # noqa: D102
-        import pytensor.tensor as pt
-
-        return scale * pt.sqrt(layer["mixing"])
+        return pm.InverseGamma(f"unit_{number}_mixing", half, half, dims=dims)
 
 
 class Horseshoe(Prior):
@@ -156,7 +169,7 @@ class Horseshoe(Prior):
         return pm.HalfCauchy(f"{owner}_local", np.float64(1.0), dims=dims)
 
 
-class R2D2(Prior):
+class R2D2(UnitVariances):
     """R2D2 prior: units divide the variance of a layer among them, and most get little.
 
     weight = scale · √(n · share) · z, where z ~ N(0, 1) and the shares of a layer's n units have a
@@ -183,23 +196,12 @@ class R2D2(Prior):
     kind: Literal["r2d2"] = "r2d2"
     concentration: Annotated[float, Field(ge=0.25)] = 0.5
     has_quantiles: ClassVar[bool] = False
-    distribution: ClassVar[str] = "Normal"
-    centrable: ClassVar[bool] = False
-    is_scale_family: ClassVar[bool] = True
 
-    def n_of_layers(self, units):
-        """A gamma variable for every unit."""
-        return sum(units)
-
-    def of_layer(self, number, dims):
-        """The gamma variables of the layer's units."""
+    def unit_variances(self, number, dims):
+        """Shares of the layer's units times their number."""
         import numpy as np
         import pymc as pm
 
         alpha, one = np.float64(self.concentration), np.float64(1.0)
-        return {"part": pm.Gamma(f"unit_{number}_part", alpha, one, dims=dims)}
-
-    def own_scales(self, name, dims, scale, layer):  # noqa: D102
-        import pytensor.tensor as pt
-
-        return scale * pt.sqrt(layer["part"] / layer["part"].mean())
+        part = pm.Gamma(f"unit_{number}_part", alpha, one, dims=dims)
+        return part / part.mean()
