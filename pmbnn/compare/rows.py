@@ -3,7 +3,8 @@
 Where data seeds split the same rows anew, a row is a test row of several splits. A contrast has
 there a difference of log scores for each row and split. Its mean is the mean over splits of their
 means over rows, as in ``compare.csv``, and its standard error takes rows as the sample: differences
-of one row, in all splits, are summed before they are squared.
+of one row, in all splits, are summed before they are squared. With one data seed it is the paired error
+over its test rows.
 
 This answers another question than the error of Nadeau and Bengio (`t_interval`). The error by rows
 says how much the mean would change with other test rows of the same kind, for networks fitted to
@@ -114,8 +115,8 @@ def why_not_random(splits: Mapping[int, SplitRows], rows: Mapping[int, np.ndarra
 
     Each input of the test rows of a split is compared with that of the other splits' rows by the
     Kolmogorov-Smirnov test, at a level (`BY_CHANCE`) that is divided by the number of tests
-    (Bonferroni). It tells splits that leave out a part of the range of an input. Both errors of the
-    table take test rows as drawn at random.
+    (Bonferroni). It tells splits that leave out a part of the range of an input; of one split alone
+    nothing can be told. Both errors of the table take test rows as drawn at random.
 
     Parameters
     ----------
@@ -232,8 +233,9 @@ def _reason(group: pd.DataFrame, records: Mapping[str, CellRecord]) -> str:
     split = getattr(records[group["first"].iloc[0]].cell.dataset, "split", None)
     reasons = {
         "it is compared at fresh points, not by its test rows": (group["metric"] != METRIC).any(),
-        "it has one data seed": group["seed"].nunique() < 2,
-        "its data seeds do not split the same rows anew": not group["overlap"].max(),
+        "its data seeds do not split the same rows anew": (
+            group["seed"].nunique() > 1 and not group["overlap"].max()
+        ),
         "its split keeps groups of rows together, whose rows depend on each other": (
             getattr(split, "group", None) is not None
         ),

@@ -187,12 +187,11 @@ def test_the_command_prints_and_writes_errors_by_row(made, tmp_path):
     stored = [*cells(made, rng), *cells(made, rng, dataset=GROUPED)]
     stored += cells(made, rng, 0.0, dataset=TABLE | {"file": "own.csv"})
     stored += cells(made, rng, dataset=made.MOONS, excess_nll=0.1)
-    stored += cells(made, rng, dataset=TABLE | {"file": "one.csv"}, seeds=1)
     folder = made.store(tmp_path / "toy", stored).folder
     done = run(folder)
     assert done.exit_code == 0, done.output
-    assert done.stderr.count("left out: ") == 4
-    for why in ("keeps groups of rows", "not split the same rows", "fresh points", "one data seed"):
+    assert done.stderr.count("left out: ") == 3
+    for why in ("keeps groups of rows", "not split the same rows", "fresh points"):
         assert why in done.stderr
     assert "cell 0/8" in done.stderr  # progress
     written = pd.read_csv(folder / "compare_rows.csv")
@@ -214,11 +213,24 @@ def test_the_command_prints_and_writes_errors_by_row(made, tmp_path):
     assert not (folder / "compare.csv").exists()
 
 
+@pytest.mark.parametrize("overlap", [0.0, 0.25])
+def test_with_one_data_seed_it_is_the_paired_error_of_its_rows(made, tmp_path, overlap):
+    stored = [*cells(made, np.random.default_rng(0), overlap, seeds=1)]
+    done = run(made.store(tmp_path, stored).folder)
+    assert done.exit_code == 0, done.output
+    (row,) = pd.read_csv(tmp_path / "compare_rows.csv").to_dict("records")
+    learned, fixed = (trace["test_predictions"]["log_score"].values for _, trace in stored)
+    assert (row["seeds"], row["rows"]) == (1, 8)
+    assert row["difference"] == pytest.approx(np.mean(fixed - learned), rel=1e-5)
+    assert row["se_rows"] == pytest.approx(np.std(fixed - learned, ddof=1) / np.sqrt(8), rel=1e-5)
+    assert np.isnan(row["se_nadeau_bengio"])
+
+
 def test_a_folder_without_such_contrasts_is_said_so(made, tmp_path):
     folder = made.store(tmp_path, [*cells(made, np.random.default_rng(0), 0.0)]).folder
     done = run(folder)
     assert done.exit_code == 2
-    assert f"error: The folder `{folder}` has no contrast of the test NLL over" in done.stderr
+    assert f"error: The folder `{folder}` has no contrast of the test NLL on one" in done.stderr
 
 
 def test_gap_splits_are_left_out(made, tmp_path):
