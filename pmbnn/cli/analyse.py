@@ -193,8 +193,8 @@ def compare(
         bool,
         typer.Option(
             "--rows",
-            help="Write errors of contrasts by test row instead, of one data seed or of several that "
-            "split the same rows anew: compare_rows.csv.",
+            help="Write errors of contrasts by test row instead, of one data seed or of several "
+            "that split the same rows anew: compare_rows.csv.",
         ),
     ] = False,
     trust_plugins: TrustPlugins = False,
@@ -259,8 +259,8 @@ def _compare_rows(folder: Path) -> None:
         typer.echo(f"left out: {line}", err=True)
     if errors.table.empty:
         raise ResultsError(
-            f"The folder `{folder}` has no contrast of the test NLL on one data seed, or on several "
-            "that split the same rows."
+            f"The folder `{folder}` has no contrast of the test NLL on one data seed, or on "
+            "several that split the same rows."
         )
     new_console().print(row_errors_table(stored.name, errors.table))
     _write(stored, lambda: write_row_errors(stored.results, errors))

@@ -51,6 +51,7 @@ from pmbnn.results.record import (
     scale_at_grid_end,
 )
 from pmbnn.results.store import Results
+from pmbnn.results.tables import NOT_RANDOM
 
 FILE = "compare.csv"
 """File of a results folder that holds its table of verdicts."""
@@ -455,7 +456,10 @@ def _note(row: Mapping[str, Any], group: pd.DataFrame, margin: float) -> str:
             ).any()
             for method in SAMPLED
         },
-        "Data seeds split the same rows: the intervals allow for it.": group["overlap"].max(),
+        "Data seeds split the same rows: the intervals allow for it.": (
+            0 < group["overlap"].max() < math.inf
+        ),
+        f"No interval, as {NOT_RANDOM}.": math.isinf(group["overlap"].max()),
         f"{row['doubtful']} sampled cells did not converge.": row["doubtful"],
         f"{row['advi_not_converged']} of {row['advi_cells']} fits by ADVI did not converge.": (
             row["advi_not_converged"]

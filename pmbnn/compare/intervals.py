@@ -74,7 +74,7 @@ def t_interval(differences: pd.Series | np.ndarray, overlap: float = 0.0) -> dic
     dict
         Number of ``seeds``, mean ``difference``, its standard error ``se``, ``low`` and ``high``
         ends of the interval, and ``p_value``. The last three are NaN where no error is known: with
-        one data seed, or where all differences are the same.
+        one data seed, where all differences are the same, or of an infinite `overlap`.
     """
     from scipy import stats
 
@@ -147,7 +147,7 @@ def joint_intervals(
         than `LEAST_SEEDS` data seeds are left out.
     overlap
         Test rows for each training row of data sets whose data seeds split the same rows anew; 0
-        for data sets that are missing.
+        for data sets that are missing. Those of an infinite one are left out.
 
     Returns
     -------
@@ -169,7 +169,9 @@ def joint_intervals(
         level=["name", "contrast", "data"], sort=False
     )
     table = grouped.agg(["mean", "std", "size"])
-    table = table[table["size"] >= LEAST_SEEDS]
+    data = table.index.get_level_values("data")
+    table["overlap"] = [(overlap or {}).get(name, 0.0) for name in data]
+    table = table[(table["size"] >= LEAST_SEEDS) & np.isfinite(table["overlap"])]
     # What does not vary beyond rounding has no standard deviation to estimate.
     varying = table[table["std"] > 1e-12 * table["mean"].abs()]
     half_widths = pd.Series(0.0, table.index)
@@ -184,10 +186,8 @@ def joint_intervals(
             xtol=1e-4,
         )
         sds = np.concatenate([one.typical for one in posteriors])
-        data = varying.index.get_level_values("data")
-        overlaps = [(overlap or {}).get(name, 0.0) for name in data]
         half_widths[varying.index] = (
-            math.exp(log_reach) * sds * np.sqrt(1 / varying["size"] + overlaps)
+            math.exp(log_reach) * sds * np.sqrt(1 / varying["size"] + varying["overlap"])
         )
     mean = table["mean"]
     return pd.DataFrame({"mean": mean, "low": mean - half_widths, "high": mean + half_widths})

@@ -3,8 +3,8 @@
 Where data seeds split the same rows anew, a row is a test row of several splits. A contrast has
 there a difference of log scores for each row and split. Its mean is the mean over splits of their
 means over rows, as in ``compare.csv``, and its standard error takes rows as the sample: differences
-of one row, in all splits, are summed before they are squared. With one data seed it is the paired error
-over its test rows.
+of one row, in all splits, are summed before they are squared. With one data seed it is the paired
+error over its test rows.
 
 This answers another question than the error of Nadeau and Bengio (`t_interval`). The error by rows
 says how much the mean would change with other test rows of the same kind, for networks fitted to
@@ -30,6 +30,7 @@ import pandas as pd
 from pmbnn.compare.contrasts import pair_table
 from pmbnn.compare.intervals import interval_verdict, t_interval
 from pmbnn.core.stages import stage
+from pmbnn.data.splits import BY_CHANCE, unlike_input
 from pmbnn.experiment.contrasts import stored_contrasts
 from pmbnn.results.loading import ExperimentResults, StoredCell
 from pmbnn.results.ranking import LEVEL
@@ -50,10 +51,6 @@ COLUMNS = (
 """Of every contrast, data set and method: the number of data seeds and of different rows, the mean
 difference in nats an observation with its standard errors by rows and over data seeds
 (`t_interval`), both ends of the simultaneous interval by rows, and where it lies."""
-
-
-BY_CHANCE = 1e-4
-"""Probability at most with which splits of a data set that are drawn at random count as others."""
 
 
 class RowErrors(NamedTuple):
@@ -113,10 +110,8 @@ def clustered_error(
 def why_not_random(splits: Mapping[int, SplitRows], rows: Mapping[int, np.ndarray]) -> str:
     """Why test rows cannot have been drawn at random; empty if nothing says so.
 
-    Each input of the test rows of a split is compared with that of the other splits' rows by the
-    Kolmogorov-Smirnov test, at a level (`BY_CHANCE`) that is divided by the number of tests
-    (Bonferroni). It tells splits that leave out a part of the range of an input; of one split alone
-    nothing can be told. Both errors of the table take test rows as drawn at random.
+    The test rows of each split are compared with those of the other splits (`unlike_input`); of one
+    split alone nothing can be told. Both errors of the table take test rows as drawn at random.
 
     Parameters
     ----------
@@ -125,20 +120,15 @@ def why_not_random(splits: Mapping[int, SplitRows], rows: Mapping[int, np.ndarra
     rows
         Numbers of these rows by data seed, ``(observation,)`` each.
     """
-    from scipy import stats
-
     numbers, first = np.unique(np.concatenate(list(rows.values())), return_index=True)
     every = np.concatenate([split.x for split in splits.values()])[first]
-    level = BY_CHANCE / (len(splits) * every.shape[1])
     for seed, split in splits.items():
-        others = every[~np.isin(numbers, rows[seed])]
-        for column in range(every.shape[1]):
-            pair = [x[:, column][np.isfinite(x[:, column])] for x in (split.x, others)]
-            if min(map(len, pair)) and stats.ks_2samp(*pair, method="asymp").pvalue < level:
-                return (
-                    f"the test rows of data seed {seed} were not drawn at random: their input "
-                    f"{column + 1} has another distribution than that of other test rows"
-                )
+        column = unlike_input(split.x, every[~np.isin(numbers, rows[seed])], BY_CHANCE)
+        if column is not None:
+            return (
+                f"the test rows of data seed {seed} were not drawn at random: their input "
+                f"{column + 1} has another distribution than that of other test rows"
+            )
     return ""
 
 

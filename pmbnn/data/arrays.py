@@ -224,7 +224,8 @@ class Dataset(Summarised):
         and to monitor a fit; None by default.
     overlap
         Test rows for each training row, where data seeds split the same rows anew, so that their
-        results are correlated; 0 where every data seed has rows of its own.
+        results are correlated; 0 where every data seed has rows of its own, and infinity where a
+        file lists test rows that were not drawn at random (`Indices`).
     target_standardisation
         The map from numeric targets in the units of the data to those that are fitted: ``mean`` and
         ``sd`` of shape ``(target,)``; the identity by default. Models use the fitted units;
@@ -462,7 +463,7 @@ def split_dataset(raw: RawRows, settings: RowSettings, source: str) -> Dataset:
         classes=raw.classes,
         source=source,
         input_shape=raw.input_shape,
-        overlap=len(test) / len(left) if settings.split.resplits else 0.0,
+        overlap=settings.split.overlap(x[0], x[1]),
         target_standardisation=target_standardisation,
         target_names=raw.target_names,
         categories=raw.categories,

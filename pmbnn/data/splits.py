@@ -1,5 +1,6 @@
 """Splits of the rows of a data set into training and test rows."""
 
+import math
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -20,6 +21,12 @@ if TYPE_CHECKING:
 SEED = "{seed}"
 """Placeholder of the data seed in a name."""
 
+BY_CHANCE = 1e-5
+"""Probability at most with which test rows that were drawn at random count as others."""
+
+TESTED_ROWS = 10_000
+"""Training rows, at most, that test rows are tested against."""
+
 
 class Split(Specification):
     """Training and test rows, by their numbers."""
@@ -38,6 +45,16 @@ class Split(Specification):
             The rows cannot be split so.
         """
         raise NotImplementedError
+
+    def overlap(self, train: "np.ndarray", test: "np.ndarray") -> float:
+        """Test rows for each training row, where data seeds split the same rows anew, else 0.
+
+        Parameters
+        ----------
+        train, test
+            Inputs of both parts, ``(observation, feature)`` each.
+        """
+        return len(test) / len(train) if self.resplits else 0.0
 
 
 class RandomSplit(Split):
@@ -137,6 +154,11 @@ class Indices(NamesFiles, Split):
     def resplits(self) -> bool:  # noqa: D102
         return SEED in f"{self.file}{self.test}"
 
+    def overlap(self, train: "np.ndarray", test: "np.ndarray") -> float:
+        """As that of other splits, and infinity where test rows were not drawn at random."""
+        drawn = not self.resplits or unlike_input(test, train, BY_CHANCE) is None
+        return super().overlap(train, test) if drawn else math.inf
+
     def parts(self, raw: "RawRows", seed: int) -> "Parts":  # noqa: D102
         import numpy as np
 
@@ -176,6 +198,34 @@ class Indices(NamesFiles, Split):
 
 
 AnySplit = RandomSplit | Folds | Indices
+
+
+def unlike_input(test: "np.ndarray", others: "np.ndarray", by_chance: float) -> int | None:
+    """An input whose distribution is another in test rows than in other rows; None without one.
+
+    By the Kolmogorov-Smirnov test of each input, at a level that is divided by the number of inputs
+    (Bonferroni). It tells splits that leave out a part of the range of an input, such as gap
+    splits, if test rows are 50 or more.
+
+    Parameters
+    ----------
+    test, others
+        Inputs, ``(observation, feature)`` each; what is not finite does not count.
+    by_chance
+        Probability at most with which there is one though all rows were drawn at random.
+    """
+    import numpy as np
+    from scipy import stats
+
+    if len(others) > TESTED_ROWS:
+        others = np.random.default_rng(0).choice(others, TESTED_ROWS, replace=False)
+    for column in range(test.shape[1]):
+        pair = [x[:, column][np.isfinite(x[:, column])] for x in (test, others)]
+        if min(map(len, pair)):
+            p_value = stats.ks_2samp(*pair, method="asymp").pvalue
+            if p_value < by_chance / test.shape[1]:
+                return column
+    return None
 
 
 def _split(splitter: Any, raw: "RawRows", number: int) -> "Parts":

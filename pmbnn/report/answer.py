@@ -30,7 +30,13 @@ from pmbnn.results.ranking import (
     UNDECIDED,
 )
 from pmbnn.results.record import CellRecord, Counts, count, is_unrepeated
-from pmbnn.results.tables import CORRECTED, WHERE_CORRECTED, Combinations, overlap_of
+from pmbnn.results.tables import (
+    CORRECTED,
+    NOT_RANDOM,
+    WHERE_CORRECTED,
+    Combinations,
+    overlap_of,
+)
 
 NOT_RANKED = (
     "No ranking on {data}: no cell has a score of data that nothing was chosen by. Test rows are "
@@ -264,9 +270,12 @@ def _basis(records: Sequence[CellRecord], score: str | None) -> str:
             sizes = sorted({cell.predict.fresh.size for cell in cells})
             name = name.replace("fresh", f"{', '.join(f'{size:,}' for size in sizes)} fresh")
         parts.append(name)
-        if len(seeds) >= LEAST_SEEDS:
+        overlap = overlap_of(records)
+        if math.isinf(overlap):
+            parts.append(f"no intervals over data seeds, as {NOT_RANDOM}")
+        elif len(seeds) >= LEAST_SEEDS:
             parts.append(f"{100 * LEVEL:g} % simultaneous intervals over data seeds")
-        if overlap_of(records):
+        if 0 < overlap < math.inf:
             parts.append(f"standard errors {CORRECTED}")
     return _capitalised("; ".join(parts)) + "."
 

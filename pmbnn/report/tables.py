@@ -496,7 +496,8 @@ def mean_table(cells: Sequence[CellView]) -> DataTable | None:
 
 def _error_title(groups: Sequence[Sequence[CellView]]) -> str:
     """Standard error, and whether it is corrected: of all groups, of some, or of none."""
-    corrected = [overlap_of(cell.record for cell in group) > 0 for group in groups]
+    overlaps = [overlap_of(cell.record for cell in group) for group in groups]
+    corrected = [overlap > 0 for overlap in overlaps if math.isfinite(overlap)]
     if not any(corrected):
         return "standard error"
     where = "" if all(corrected) else " where data seeds split the same rows anew"

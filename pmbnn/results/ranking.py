@@ -60,7 +60,7 @@ def pairwise_half_widths(
     -------
     np.ndarray
         ``(method, method)``; NaN where no error is known: with fewer than `LEAST_SEEDS` data seeds,
-        or where no differences vary.
+        where no differences vary, or of an infinite `overlap`.
 
     References
     ----------
@@ -70,7 +70,7 @@ def pairwise_half_widths(
     seeds, methods = scores.shape
     half_widths = np.full((methods, methods), np.nan)
     finite = np.isfinite(scores).all(axis=0)
-    if seeds < LEAST_SEEDS or finite.sum() < 2:
+    if seeds < LEAST_SEEDS or finite.sum() < 2 or math.isinf(overlap):
         return half_widths
     scores = scores[:, finite]
     residuals = scores - scores.mean(axis=0)

@@ -180,7 +180,7 @@ class CellRecord(Summarised, _Part):
         ran the experiment.
     source, overlap
         Where its data came from, and how far those of its data seeds are the same rows
-        (`Dataset.overlap`).
+        (`Dataset.overlap`); infinity is null in the file.
     seconds
         Wall-clock time it took.
     traceback
@@ -218,6 +218,11 @@ class CellRecord(Summarised, _Part):
     files: dict[str, StoredFile] = Field(default_factory=dict)
 
     _renamed = field_validator("settings")(renamed_settings)
+
+    @field_validator("overlap", mode="before")
+    @classmethod
+    def _infinite(cls, value: object) -> object:
+        return math.inf if value is None else value
 
     def _summary(self) -> dict[str, object]:
         verdict = f"{self.status} ({self.reason})" if self.reason else self.status

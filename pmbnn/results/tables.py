@@ -45,6 +45,9 @@ SCORE_NAMES = {"accuracy": "accuracy", "rmse": "RMSE", "nll": "NLL"}
 CORRECTED = "corrected for overlapping splits"
 """Note on a standard error over data seeds that split the same rows anew."""
 
+NOT_RANDOM = "test rows were not drawn at random"
+"""Why there is no error over data seeds: they are no sample (`Indices.overlap`)."""
+
 WHERE_CORRECTED = f"standard error over data seeds, {CORRECTED} where they split the same rows anew"
 """Meaning of ± in a table of several data sets."""
 
@@ -254,7 +257,8 @@ def mean_over_seeds(records: Sequence[CellRecord], name: str) -> tuple[float, fl
 def overlap_of(records: Iterable[CellRecord]) -> float:
     """Test rows for each training row where data seeds split the same rows anew, else zero.
 
-    Zero too where there is one data seed: an error over its fits is of these rows alone.
+    Zero too where there is one data seed: an error over its fits is of these rows alone. Infinity
+    where their test rows were not drawn at random.
     """
     overlaps = {record.cell.data_seed: record.overlap for record in records}
     return max(overlaps.values()) if len(overlaps) > 1 else 0.0
@@ -282,6 +286,8 @@ def accuracy_error(record: CellRecord) -> float | None:
 
 def error_note(repeated: str, overlap: float) -> str:
     """Note on a ±: ``mean ± standard error over 5 data seeds``, and its correction."""
+    if math.isinf(overlap):
+        return f"mean over {repeated}; no standard error, as {NOT_RANDOM}"
     return f"mean ± standard error over {repeated}{f', {CORRECTED}' if overlap else ''}"
 
 
@@ -300,7 +306,8 @@ def mean_and_error(values: Sequence[float | None], overlap: float = 0.0) -> tupl
         One for each data seed; missing ones do not count.
     overlap
         Test rows for each training row where data seeds split the same rows anew: the values are
-        dependent then, and the squared error is s² (1/n + overlap) in place of s²/n.
+        dependent then, and the squared error is s² (1/n + overlap) in place of s²/n. If it is
+        infinite, no error is known.
 
     References
     ----------
@@ -311,7 +318,7 @@ def mean_and_error(values: Sequence[float | None], overlap: float = 0.0) -> tupl
     if not array.size:
         return math.nan, math.nan
     mean = array.mean()
-    if array.size < 2:
+    if array.size < 2 or math.isinf(overlap):
         return float(mean), math.nan
     with np.errstate(invalid="ignore"):  # an infinite score less itself
         error = array.std(ddof=1) / math.sqrt(array.size)

@@ -308,6 +308,20 @@ def test_data_seeds_that_split_the_same_rows_have_longer_intervals(made):
     assert alone["note"] == ""
 
 
+def test_test_rows_that_are_no_sample_have_no_interval(made):
+    """Those of other data sets are as they are without them."""
+    random = study(made, -0.01, 0.02, seeds=10, noise=1e-3)
+    gaps = study(made, -0.01, 0.02, data={"noise": 0.3})
+    gaps = [made.changed(record, overlap=math.inf) for record in gaps]
+    both = verdict_table(delta_table([*random, *gaps], WANTED), 0.001)
+    alone = verdict_table(delta_table(random, WANTED), 0.001)
+    pd.testing.assert_frame_equal(both.iloc[:1], alone)
+    second = both.iloc[1]
+    assert (second["posterior_verdict"], second["advi_verdict"]) == ("undecided", "undecided")
+    assert np.isnan(second["reference_low"]) and second["reference"] == pytest.approx(-0.01)
+    assert second["note"] == "No interval, as test rows were not drawn at random."
+
+
 # The command
 
 

@@ -1,5 +1,6 @@
 """Which rows are test rows: shares, folds, groups, and numbers that a file lists."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from pmbnn.data import DataError, Folds, Indices, Npz, RandomSplit, Table
 from pmbnn.data.arrays import split_dataset
 from pmbnn.data.raw import RawRows, RowSettings
+from pmbnn.data.splits import unlike_input
 
 
 def rows(y=None, classes=(), groups=None, count=40):
@@ -101,6 +103,39 @@ def test_numbers_of_a_file(listed, split, seed, numbers, overlap):
     settings = RowSettings(split=split, seed=seed, standardise="none", standardise_target=False)
     assert split.parts(rows(), seed)[1].tolist() == numbers
     assert split_dataset(rows(), settings, "test").overlap == overlap
+
+
+def gap(x):
+    """Numbers of the rows in the middle third of the range of an input."""
+    return np.argsort(x, kind="stable")[len(x) // 3 : 2 * len(x) // 3]
+
+
+def drawn(count):
+    """Rows with a normal, a binary and a skewed input."""
+    rng = np.random.default_rng(count)
+    x = np.stack([rng.normal(size=count), rng.integers(2, size=count), rng.exponential(size=count)])
+    return replace(rows(count=count), x=x.T, features=("a", "b", "c"))
+
+
+@pytest.mark.parametrize("count", [150, 300, 30_000])
+def test_test_rows_that_were_not_drawn_at_random_have_no_overlap(listed, count):
+    """Those of a gap in one of three inputs; those in the order of the file are random here."""
+    raw = drawn(count)
+    np.savez("gaps.npz", test_0=gap(raw.x[:, 0]), test_1=gap(raw.x[:, 2]), test_2=gap(raw.y))
+    split = Indices(file="gaps.npz", test="test_{seed}")
+    found = [split_dataset(raw, RowSettings(split=split, seed=s), "test").overlap for s in range(3)]
+    assert found == [np.inf, np.inf, pytest.approx(0.5, rel=0.05)]
+    one = Indices(file="gaps.npz", test="test_0")
+    assert split_dataset(raw, RowSettings(split=one), "test").overlap == 0
+
+
+def test_random_test_rows_are_hardly_ever_taken_for_others():
+    """At a level that can be seen: of 2,000 splits, no more than that share."""
+    rng, x = np.random.default_rng(0), drawn(100).x
+    parts = (np.split(rng.permutation(x), [20]) for _ in range(2_000))
+    found = sum(unlike_input(test, train, 0.05) is not None for test, train in parts)
+    # Ties make the test conservative. Binomial: beyond the upper limit with probability 0.001.
+    assert 0 < found <= 2_000 * 0.05 + 3.1 * np.sqrt(2_000 * 0.05 * 0.95)
 
 
 def test_numbers_are_those_of_the_file_where_rows_were_dropped(listed):

@@ -1,7 +1,9 @@
 """One mean has one standard error, wherever it stands: that of data seeds of the same rows."""
 
 import io
+import math
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -57,6 +59,22 @@ def shown(table, width=200):
 def test_the_summary(records):
     row = summary_table(records).iloc[0]
     assert row["accuracy_se"] == pytest.approx(ERROR) and row["overlap"] == OVERLAP
+
+
+def test_test_rows_that_are_no_sample_have_no_error_anywhere(made, records, views):
+    """Not in tables, rankings and intervals, and a note says why."""
+    records = [made.changed(record, overlap=math.inf) for record in records]
+    row = summary_table(records).iloc[0]
+    assert row["accuracy"] == pytest.approx(np.mean(VALUES)) and np.isnan(row["accuracy_se"])
+    combinations = combine(records)
+    assert combinations.error_note == (
+        "mean over 3 data seeds; no standard error, as test rows were not drawn at random"
+    )
+    assert set(rank_combinations(combinations)["verdict"]) == {"best", "undecided"}
+    views = [replace(view, record=r) for view, r in zip(views, records, strict=True)]
+    ((_, (ranking,)),) = answers_of(grids(views), {})
+    assert "no intervals over data seeds, as test rows were not drawn" in ranking.basis
+    assert ranking.sentence.startswith("Undecided on moons")
 
 
 def test_the_summary_of_rows_of_their_own_and_of_fits_is_not_corrected(made, records):

@@ -27,6 +27,8 @@ def made():
 
 def test_a_record_reads_back(made):
     assert CellRecord.from_json(made.to_json()) == made
+    gap = made.model_copy(update={"overlap": math.inf})
+    assert CellRecord.from_json(gap.to_json()) == gap
 
 
 def test_numbers_that_are_not_finite_become_null(made):
