@@ -10,6 +10,7 @@ Robnik, Cohn-Gordon and Seljak (2025), Metropolis adjusted microcanonical Hamilt
 arXiv 2503.01707.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -22,18 +23,19 @@ from blackjax.mcmc.integrators import IntegratorState, isokinetic_mclachlan
 from blackjax.util import generate_unit_vector
 
 from pmbnn.inference.samplers.chains import is_finite
-from pmbnn.inference.samplers.mclmc import Draw, MclmcSampler
+from pmbnn.inference.samplers.mclmc import Draw, MclmcSampler, Steps
 
 MOST_STEPS = 64
 """Largest mean number of steps of a trajectory. In the warm-up, first steps are too short to cross
 the posterior."""
 
 
-def move(key, number, walk: IntegratorState, log_density: Callable, _, step_size, length):
+def move(key, number, walk: IntegratorState, log_density: Callable, _, moving: Steps):
     """The chain after a trajectory, and the draw there by its number; a JAX function.
 
     Lengths are quasi-random, and the same for all chains, which therefore move side by side.
     """
+    step_size, length, _ = moving
     direction, uniform = jax.random.split(jax.random.fold_in(key, number))
     steps = jnp.ceil(2 * halton_sequence(number) * length / step_size).astype(jnp.int32)
     steps = jnp.maximum(steps, 1)
@@ -91,6 +93,11 @@ class MamsSampler(MclmcSampler):
     def errors(self, draws: Draw) -> np.ndarray:
         """Probabilities of rejection, ``(chain, draw)``."""
         return 1 - draws.statistics["acceptance_rate"]
+
+    @property
+    def limit(self) -> float:
+        """No limit: trajectories are rejected by their probability."""
+        return math.inf
 
     def length(self, wanted: float, step_size: np.ndarray) -> float:
         """Mean length of a trajectory."""

@@ -17,10 +17,11 @@ from pmbnn.inference.samplers.chains import chain_keys
 from pmbnn.inference.samplers.mclmc import (
     Draw,
     MclmcSampler,
-    State,
+    Steps,
     Window,
     move,
     next_step_size,
+    step,
     windows,
 )
 from pmbnn.inference.samplers.run import sample_posterior
@@ -149,7 +150,7 @@ def test_the_energy_error_is_a_mean_over_steps_and_dimensions(monkeypatch):
     monkeypatch.setattr(mclmc, "step", lambda *_: (walk, jnp.asarray(6.0), jnp.asarray(True)))
     with jax.disable_jit():
         for steps in (1, 5):
-            _, draw = move(jax.random.key(0), 0, walk, None, steps, 1.0, 1.0)
+            _, draw = move(jax.random.key(0), 0, walk, None, steps, Steps(1.0, 1.0, jnp.inf))
             assert draw.energy_error == pytest.approx(12)
 
 
@@ -165,30 +166,42 @@ def test_steps_that_are_too_long_at_first_are_halved(monkeypatch):
     assert not found.chains.broken.any()
 
 
-def test_chains_that_are_thrown_out_of_the_mass_go_back():
-    """By steps 100 times too long; they are half as long from then on, in the length of before."""
-    sampler = sampler_of(regression(), **MCLMC)
+@pytest.mark.parametrize("limit", [0.0, np.inf])
+def test_a_step_beyond_the_limit_is_not_taken_and_the_chain_turns_round(limit):
+    """Its error counts as far as the limit."""
+
+    def log_density(at):
+        return -50.0 * jnp.sum(at**2)
+
+    with precision("float64"):
+        at, momentum = jnp.array([1.0, 0.5]), jnp.array([0.6, 0.8])
+        walk = IntegratorState(at, momentum, *jax.value_and_grad(log_density)(at))
+        settings = jnp.array(0.3), jnp.array(jnp.inf), jnp.array(limit)
+        after, change, finite = step(jax.random.key(0), walk, log_density, *settings)
+    assert finite
+    if limit == 0:
+        assert change == 0
+        np.testing.assert_array_equal(after.position, at)
+        np.testing.assert_array_equal(after.momentum, -momentum)
+    else:
+        assert abs(change) > 1
+        assert not np.allclose(after.position, at)
+
+
+def test_the_limit_changes_no_distribution(monkeypatch):
+    """Of the conjugate regression, where a limit this low turns chains round at many steps."""
+    monkeypatch.setattr(mclmc, "LARGEST_ERROR", 2.0)
+    sampler = sampler_of(regression(), **MCLMC | {"draws": 400, "start": "map"})
     *_, keys = chain_keys("0", sampler.settings.chains)
     with precision("float64"):
         prepared = sampler.density.prepare({})
         state = sampler.start(prepared, "0")
-        far = state.moving_at(100 * np.asarray(state.step_size), 7.0)
-        thrown, draws = sampler._extend(keys, far, 20, 1, prepared)
-        (window := Window(sampler.density.size)).add(draws, sampler.errors(draws))
-        back, longest = sampler._retuned(thrown, window, np.inf, state.walk)
-        on, without_limit = sampler._retuned(thrown, window, np.inf, None)
-    np.testing.assert_array_equal(back.walk.position, state.walk.position)
-    np.testing.assert_array_equal(on.walk.position, thrown.walk.position)
-    assert float(back.step_size) == float(longest) == pytest.approx(float(far.step_size) / 2)
-    assert float(back.length) == 7 != float(on.length) and np.isinf(without_limit)
-
-
-def test_members_go_back_alone():
-    """Those of an ensemble have step sizes of their own."""
-    state = State(IntegratorState(*[jnp.zeros((3, 2))] * 4), *[jnp.zeros(())] * 5)
-    thrown = state._replace(walk=jax.tree.map(lambda at: at + 1, state.walk))
-    found = thrown.back_at(state.walk, np.array([True, False, True]))
-    assert found.walk.position[:, 0].tolist() == [0, 1, 0]
+        _, draws = sampler._extend(keys, state, 400, 1, sampler.limit, prepared)
+    stayed = (np.diff(draws.position, axis=1) == 0).all(axis=2)
+    assert 0.05 < stayed.mean() < 0.5
+    found = drawn(regression(), **MCLMC | {"start": "map"})
+    assert found.status == "converged", found.reason
+    assert errors_of(found.chains.values, *regression_moments()).max() < 4
 
 
 @pytest.mark.slow
