@@ -245,6 +245,7 @@ class PointScale(Hierarchical):
     kind: Literal["point"] = "point"
     on: Literal["scale"] = "scale"
     is_point: ClassVar[bool] = True
+    has_quantiles: ClassVar[bool] = False
 
     def variable(self, name, constants, dims):  # noqa: D102
         from pmbnn.models.point import positive_point

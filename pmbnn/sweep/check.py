@@ -15,6 +15,7 @@ from pmbnn.experiment.load import (
 )
 from pmbnn.experiment.plan import wanted_cells
 from pmbnn.inference.samplers.settings import Sampling
+from pmbnn.models.quantiles import has_quantiles
 from pmbnn.results.present import present_list
 from pmbnn.results.store import ResultsError
 from pmbnn.sweep.cells import prepare
@@ -103,7 +104,7 @@ def without_quantiles(experiment: Experiment) -> dict[str, list[str]]:
     for sweep in experiment.sweeps:
         for section in ("prior", "hyperprior", "likelihood"):
             for part in sweep.sections[section]:
-                if not part.has_quantiles:
+                if not has_quantiles(part):
                     lacking.setdefault(sweep.name, []).append(f"{section} {part.kind}")
     return lacking
 

@@ -123,19 +123,112 @@ MISTAKES = {
 }
 
 
+@pytest.fixture
+def refused(tmp_path, monkeypatch):
+    """Check that the command and `pb.run` refuse a sweep, and that other samplers take it."""
+    monkeypatch.chdir(tmp_path)
+
+    def check(changes, message, plugins=()):
+        content = {"name": "test", "plugins": [*plugins], "sweeps": [SWEEP | changes]}
+        (file := tmp_path / "test.yaml").write_text(yaml.safe_dump(content))
+        done = CliRunner().invoke(app, ["sweep", str(file), "--out", str(tmp_path / "out")])
+        assert done.exit_code == 2
+        assert message.replace(" ", "") in "".join(done.output.split())
+        with pytest.raises(ConfigError) as caught:
+            pb.run(content, out=tmp_path / "out", quiet=True)
+        assert message in str(caught.value)
+        assert not list(tmp_path.glob("out/cells/*"))
+        content["sweeps"][0]["inference"] = ["mclmc", "nuts"]
+        file.write_text(yaml.safe_dump(content))
+        assert pb.load_experiment(file).cells
+
+    return check
+
+
 @pytest.mark.parametrize("name", MISTAKES)
-def test_what_smc_cannot_sample_is_refused_before_anything_is_fitted(name, tmp_path):
-    changes, message = MISTAKES[name]
-    content = {"name": "test", "sweeps": [SWEEP | changes]}
-    (file := tmp_path / "test.yaml").write_text(yaml.safe_dump(content))
-    done = CliRunner().invoke(app, ["sweep", str(file), "--out", str(tmp_path / "out")])
-    assert done.exit_code == 2
-    assert message.replace(" ", "") in "".join(done.output.split())
-    with pytest.raises(ConfigError) as caught:
-        pb.run(content, out=tmp_path / "out", quiet=True)
-    assert message in str(caught.value)
-    assert not list(tmp_path.glob("out/cells/*"))
-    # Another sampler takes it.
-    content["sweeps"][0]["inference"] = ["mclmc", "nuts"]
-    file.write_text(yaml.safe_dump(content))
-    assert pb.load_experiment(file).cells
+def test_what_smc_cannot_sample_is_refused_before_anything_is_fitted(name, refused):
+    refused(*MISTAKES[name])
+
+
+PLUGIN = """
+from typing import ClassVar, Literal
+
+import numpy as np
+import pmbnn as pb
+import pymc as pm
+
+
+@pb.register
+class Heavy(pb.Prior):
+    kind: Literal["heavy"] = "heavy"
+
+    def variable(self, name, scale, dims, shared):
+        return pm.StudentT(name, nu=np.float64(3.0), mu=0.0, sigma=scale, dims=dims)
+
+
+@pb.register
+class Ordered(pb.Prior):
+    kind: Literal["ordered"] = "ordered"
+
+    def variable(self, name, scale, dims, shared):
+        ordered = pm.distributions.transforms.ordered
+        return pm.Normal(name, 0.0, scale, dims=dims, default_transform=ordered)
+
+
+@pb.register
+class Logistic(pb.Prior):
+    kind: Literal["logistic"] = "logistic"
+    distribution = "Logistic"
+
+
+@pb.register
+class Wide(pb.Hierarchical):
+    kind: Literal["wide"] = "wide"
+    alpha: pb.Positive = 2.0
+    beta: pb.Positive = 1.0
+    _parameters: ClassVar[tuple[str, ...]] = ("alpha", "beta")
+    distribution = "Gamma"
+
+
+@pb.register
+class LogNormal(pb.Hierarchical):
+    kind: Literal["log_normal"] = "log_normal"
+    sigma: pb.Positive = 1.0
+    _parameters: ClassVar[tuple[str, ...]] = ("sigma",)
+    distribution = "LogNormal"
+
+
+@pb.register
+class Noisy(pb.likelihoods.Normal):
+    kind: Literal["noisy"] = "noisy"
+
+    @property
+    def n_free(self):
+        return 2
+
+    def observe(self, name, outputs, data):
+        pm.Gamma("extra", np.float64(2.0), np.float64(1.0))
+        return super().observe(name, outputs, data)
+"""
+
+SMC_HYPERPRIORS = "must be fixed or half_cauchy or half_normal or inverse_gamma or pymc"
+OWN_MISTAKES = {
+    "heavy": ({"prior": ["logistic", "heavy"]}, f"`{AT}.prior[1]` {SMC_PRIORS} {REASON} 'heavy'."),
+    "ordered": ({"prior": "ordered"}, f"`{AT}.prior` {SMC_PRIORS} {REASON} 'ordered'."),
+    "wide": (
+        {"hyperprior": ["log_normal", "wide"]},
+        f"`{AT}.hyperprior[1]` {SMC_HYPERPRIORS} {REASON} 'wide'.",
+    ),
+    "noisy": (
+        {"dataset": {"kind": "sine"}, "likelihood": "noisy"},
+        f"`{AT}.likelihood` must be normal or student_t {REASON} 'noisy'.",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OWN_MISTAKES)
+def test_parts_of_plugins_whose_variables_have_no_quantiles_are_refused(
+    name, refused, registries, tmp_path
+):
+    (tmp_path / "own.py").write_text(PLUGIN)
+    refused(*OWN_MISTAKES[name], ["own.py"])
