@@ -72,8 +72,6 @@ MOST_DIAGNOSED = 4
 JUDGED = {"accuracy": 4, "log_likelihood": 4, "elbo": 4, "evidence": None}
 """Quantities of each part at each step, and their decimals; None for three significant digits."""
 
-HEADINGS = {"log_likelihood": "log-lik.", "elbo": "ELBO"}
-
 VERDICTS = ("agrees", "differs", "undecided")
 
 
@@ -223,23 +221,19 @@ def _titled(records: Sequence[CellRecord]) -> list[tuple[str, CellRecord]]:
 
 
 def _diagnostics_table(title: str, record: CellRecord) -> Table:
-    diagnostics = record.diagnostics
+    diagnostics, cell = record.diagnostics, record.cell
     parts = diagnostics["parts"]
-    shown = ["train", "validation" if "validation" in parts else "test"]
-    headings = ["step", "KL", *(f"{p} {HEADINGS.get(n, n)}" for p in shown for n in JUDGED)]
-    rows = (
-        [
-            f"{step:,}",
-            number_text(diagnostics["kl"][i], decimals=4),
-            *(
-                number_text(parts[p][name][i], decimals=decimals, digits=3)
-                for p in shown
-                for name, decimals in JUDGED.items()
-            ),
-        ]
-        for i, step in enumerate(diagnostics["step"])
-    )
-    return make_table(title, headings, rows, headings)
+    columns = {"step": [f"{step:,}" for step in diagnostics["step"]]}
+    if not cell.lacks_elbo:
+        columns["KL"] = [number_text(value, decimals=4) for value in diagnostics["kl"]]
+    words = {"log_likelihood": "log-lik.", "elbo": cell.objective}
+    for part in ("train", "validation" if "validation" in parts else "test"):
+        for name, decimals in JUDGED.items():
+            if not (cell.lacks_elbo and name == "evidence"):
+                values = parts[part][name]
+                texts = [number_text(v, decimals=decimals, digits=3) for v in values]
+                columns[f"{part} {words.get(name, name)}"] = texts
+    return make_table(title, [*columns], zip(*columns.values(), strict=True), [*columns])
 
 
 def reliability_table(records: Sequence[CellRecord]) -> Table | None:

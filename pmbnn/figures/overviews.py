@@ -104,14 +104,17 @@ class CellFigure(NamedTuple):
         Regular expression of the arrays of these groups that are read.
     is_of_data
         Whether it shows the data alone, which no model and no fit changes.
+    names_objective
+        Whether the function takes the name of what the fit maximised, as ``objective``.
     """
 
     file: str
-    plot: Callable[[DataTree, str], Figure]
+    plot: Callable[..., Figure]
     needs: tuple[tuple[str, str], ...]
     uses: tuple[str, ...] = ()
     arrays: str = ".*"
     is_of_data: bool = False
+    names_objective: bool = False
 
     def groups(self, stored: Mapping[str, frozenset[str]]) -> list[str]:
         """Groups to load of a trace that holds these arrays; none if it cannot be drawn."""
@@ -131,7 +134,8 @@ def draw_cell(
     """Figure of a stored cell from these groups of its trace; its title ends in `which`."""
     trace = load_arrays(results, record.name, dict.fromkeys(groups, figure.arrays))
     title = dataset_title(record.cell.dataset) if figure.is_of_data else cell_title(record)
-    return figure.plot(trace, f"{title}{which}")
+    further = {"objective": record.cell.objective} if figure.names_objective else {}
+    return figure.plot(trace, f"{title}{which}", **further)
 
 
 TEST = "test_predictions"
@@ -174,7 +178,7 @@ OF_CLASS_PROBABILITIES = (
     # Points of a plane are those that a map was drawn of.
     CellFigure("points", plot_points, (*ROWS, ("predictions", "x1")), is_of_data=True),
     CellFigure("samples", plot_samples, IMAGES),
-    CellFigure("training", plot_training, (("fit", "snapshot_accuracy"),)),
+    CellFigure("training", plot_training, (("fit", "snapshot_accuracy"),), names_objective=True),
     CellFigure("classes", plot_class_pairs, IMAGES),
     CellFigure("gallery", plot_most_uncertain, IMAGES),
     CellFigure("uncertainty", plot_uncertainty, IMAGES, VALIDATION),

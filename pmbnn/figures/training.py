@@ -40,10 +40,20 @@ def step_name(step: int) -> str:
 
 
 @style.with_sizes
-def plot_training(trace: xr.DataTree, title: str) -> Figure:
+def plot_training(trace: xr.DataTree, title: str, objective: str = "ELBO") -> Figure:
     """Every diagnostic that was recorded against the step, by part of the data.
 
     Scales are linear in size, or logarithmic where values differ much in size.
+
+    Parameters
+    ----------
+    trace
+        Trace with diagnostics in its group ``fit``.
+    title
+        Title of the figure.
+    objective
+        Name of what the fit maximised, which the trace has as ``elbo``. If it is no ELBO, there is
+        no panel of a divergence or an evidence.
 
     Raises
     ------
@@ -52,7 +62,8 @@ def plot_training(trace: xr.DataTree, title: str) -> Figure:
     """
     steps = values_of(trace, "fit", "snapshot_step")
     fit = group_of(trace, "fit")
-    shown = [name for name in DIAGNOSTICS if f"snapshot_{name}" in fit]
+    of_elbo = () if objective == "ELBO" else ("kl", "evidence")
+    shown = [n for n in DIAGNOSTICS if f"snapshot_{n}" in fit and n not in of_elbo]
     if not shown:
         raise ValueError("The group `fit` must have `snapshot_accuracy`.")
     rows = -(-len(shown) // PANELS_A_ROW)
@@ -62,6 +73,7 @@ def plot_training(trace: xr.DataTree, title: str) -> Figure:
         _draw_values(axes, steps, fit[f"snapshot_{name}"])
         heading, unit = DIAGNOSTICS[name]
         scale = "logarithmic scale" if axes.get_yscale() != "linear" else ""
+        heading = objective if name == "elbo" else heading
         axes.set(title=heading, ylabel=", ".join(filter(None, (unit, scale))))
     for axes in panels[len(shown) :]:
         axes.set_axis_off()

@@ -272,9 +272,13 @@ def _diagnostics(record: CellRecord) -> PlainTable | None:
     diagnostics: Mapping[str, Any] | None = record.diagnostics
     if not diagnostics:
         return None
-    columns = {"step": diagnostics["step"], "KL": diagnostics["kl"]}
+    cell = record.cell
+    columns = {"step": diagnostics["step"]} | ({} if cell.lacks_elbo else {"KL": diagnostics["kl"]})
     for part, measures in diagnostics["parts"].items():
-        columns |= {f"{part} {n.replace('_', ' ')}": values for n, values in measures.items()}
+        for name, values in measures.items():
+            if not (cell.lacks_elbo and name == "evidence"):
+                words = cell.objective if name == "elbo" else name.replace("_", " ")
+                columns[f"{part} {words}"] = values
     rows = [list(map(number_text, row)) for row in zip(*columns.values(), strict=True)]
     return PlainTable("On the way (nats an image)", list(columns), rows)
 

@@ -134,6 +134,19 @@ def test_steps_of_a_cell():
     ]
 
 
+@pytest.mark.parametrize(
+    ("guide", "objective"),
+    [("map", "log-posterior"), ("maximum_likelihood", "log-likelihood")],
+)
+def test_steps_of_a_fit_without_an_elbo_name_its_objective(guide, objective):
+    """It has no divergence and no approximate evidence."""
+    (table,) = diagnostics_tables([record(guide=guide, diagnostics=diagnostics())])
+    columns = [str(column.header) for column in table.columns]
+    numbers = ["accuracy", "log-lik.", objective]
+    assert columns == ["step", *(f"{p} {n}" for p in ("train", "test") for n in numbers)]
+    assert shown([table])[1][1:] == ["0.1000", "−2.0000", "−2.5000", "1.1000", "−1.0000", "−1.5000"]
+
+
 def test_validation_rows_are_shown_rather_than_test_rows():
     snapshots = diagnostics(parts=("train", "validation", "test"))
     (table,) = diagnostics_tables([record(diagnostics=snapshots)])

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from pmbnn.figures import overviews
 from pmbnn.figures.training import first_and_last, plot_training, step_name
 
 TITLE = "MNIST: a cell"
@@ -34,6 +35,27 @@ def test_words(fit, words):
     for word in ("train", "validation", "test", "accuracy", "ELBO", "KL", "step", TITLE):
         assert word in found
     assert "nats per image, logarithmic scale" in found
+
+
+@pytest.mark.parametrize(
+    ("guide", "objective"),
+    [
+        ("map", "log-posterior"),
+        ("maximum_likelihood", "log-likelihood"),
+        ("dropout", "objective"),
+        ("mean_field", "ELBO"),
+    ],
+)
+def test_panels_name_what_a_fit_maximised(fit, made, monkeypatch, guide, objective):
+    """The divergence and the approximate evidence are those of an ELBO."""
+    trace = xr.DataTree.from_dict({"/fit": fit})
+    monkeypatch.setattr(overviews, "load_arrays", lambda *_: trace)
+    [training] = [f for f in overviews.OF_CLASS_PROBABILITIES if f.file == "training"]
+    record = made.record(inference={"guide": guide})
+    figure = overviews.draw_cell(None, record, training, ["fit"])
+    headings = [axes.get_title() for axes in figure.axes if axes.get_title()]
+    others = ["KL", "mean approximate evidence"] if objective == "ELBO" else []
+    assert headings == ["accuracy", objective, "expected log-likelihood", *others]
 
 
 def test_scales_are_logarithmic_where_sizes_differ_much(fit):

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from pmbnn.figures import style
-from pmbnn.report.details import draw_training, draw_weights
+from pmbnn.report.details import _diagnostics, draw_training, draw_weights
 from pmbnn.report.images import figure_image, map_image
 from pmbnn.report.tables import MOST_CURVES, MOST_POINTS, Training, Weights, read_parts
 from pmbnn.results.reading import PlaneMap
@@ -40,6 +40,19 @@ def test_an_objective_that_is_no_elbo_is_named():
     assert drawing.label.startswith("log-posterior from")
     assert drawing.caption.startswith("log-posterior (nats)")
     assert "ELBO" not in drawing.label + drawing.caption
+
+
+@pytest.mark.parametrize(
+    ("guide", "expected"),
+    [
+        ("map", ["step", "test log-posterior"]),
+        ("mean_field", ["step", "KL", "test ELBO", "test evidence"]),
+    ],
+)
+def test_diagnostics_on_the_way_name_the_objective(made, guide, expected):
+    numbers = {"step": [0], "kl": [0.5], "parts": {"test": {"elbo": [-2.5], "evidence": [0.8]}}}
+    record = made.record(inference={"guide": guide}).model_copy(update={"diagnostics": numbers})
+    assert list(_diagnostics(record).headings) == expected
 
 
 def test_an_elbo_that_is_never_finite_is_not_drawn():
