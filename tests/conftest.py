@@ -5,8 +5,12 @@ import os
 import sys
 from pathlib import Path
 
-import makers
-import pytest
+# Idle threads of OpenBLAS wait for work in a loop, beside as many workers as there are cores.
+# NumPy, which the makers import, reads it once.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import makers  # noqa: E402
+import pytest  # noqa: E402
 
 # Looking for garbage among the nodes of graphs takes a tenth of the time.
 gc.set_threshold(50_000, 20, 100)
