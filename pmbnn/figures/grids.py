@@ -16,6 +16,7 @@ from pmbnn.core.numbers import number_text
 from pmbnn.figures import style
 from pmbnn.models.hyperpriors import Fixed, Hyperprior
 from pmbnn.models.prior_base import Prior
+from pmbnn.models.pymc_distributions import as_constants
 from pmbnn.results.names import dataset_row_label
 from pmbnn.results.tables import Combinations, Place, accuracy_error
 
@@ -300,6 +301,7 @@ def _standard_density(prior: Prior) -> Callable[[np.ndarray], np.ndarray] | None
         "scale_mixture": _mixture,
         "trainable_mean": lambda p: stats.norm(scale=np.hypot(1.0, p.spread)).pdf,
         "horseshoe": lambda p: _horseshoe,
+        "pymc": _of_pymc,
     }
     density = densities.get(prior.kind)
     return None if density is None else density(prior)
@@ -310,6 +312,13 @@ def _mixture(prior: Prior) -> Callable[[np.ndarray], np.ndarray]:
 
     share, wide, narrow = prior.proportion, prior.sigma_1, prior.sigma_2
     return lambda x: share * norm.pdf(x, scale=wide) + (1 - share) * norm.pdf(x, scale=narrow)
+
+
+def _of_pymc(prior: Prior) -> Callable[[np.ndarray], np.ndarray]:
+    import pymc as pm
+
+    distribution = getattr(pm, prior.dist).dist(**as_constants(prior.given))
+    return lambda x: np.exp(pm.logp(distribution, x).eval(mode="FAST_COMPILE"))
 
 
 def _horseshoe(x: np.ndarray) -> np.ndarray:

@@ -106,12 +106,23 @@ def test_an_inverse_gamma_variance_makes_a_normal_weight_student():
         ({"kind": "cauchy"}, stats.cauchy(scale=0.5)),
         ({"kind": "student_t", "nu": 3.0}, stats.t(3.0, scale=0.5)),
         ({"kind": "multivariate_t", "nu": 3.0}, stats.t(3.0, scale=0.5)),
+        ({"kind": "pymc", "dist": "Logistic", "s": 0.7}, stats.logistic(scale=0.35)),
+        ({"kind": "pymc", "dist": "Normal", "mu": 1.0, "sigma": 2.0}, stats.norm(0.5, 1.0)),
+        ({"kind": "pymc", "dist": "HalfNormal", "sigma": 2.0}, stats.halfnorm(scale=1.0)),
     ],
-    ids=lambda value: value["kind"] if isinstance(value, dict) else "",
+    ids=lambda value: value.get("dist", value["kind"]) if isinstance(value, dict) else "",
 )
 def test_a_fixed_scale(prior, expected):
     (found,) = weight_densities(spec("prior", **prior), FIXED, AT)
     np.testing.assert_allclose(found, expected.pdf(AT))
+
+
+def test_a_distribution_of_pymc_under_a_learned_scale():
+    normal = spec("prior", kind="pymc", dist="Normal", mu=0.0, sigma=2.0)
+    (found,) = weight_densities(normal, HALF_NORMAL, 2 * AT)
+    np.testing.assert_allclose(found, weight_densities(NORMAL, HALF_NORMAL, AT)[0] / 2)
+    positive = spec("prior", kind="pymc", dist="HalfNormal")
+    assert weight_densities(positive, FIXED, -np.abs(AT))[0].max() == 0
 
 
 def test_a_mixture():
