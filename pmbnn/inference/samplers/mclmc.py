@@ -26,6 +26,7 @@ and Seljak (2026), arXiv 2601.16696, for tuning by all chains together.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, Self
 
@@ -39,6 +40,7 @@ from blackjax.mcmc.integrators import (
 )
 from blackjax.util import generate_unit_vector
 
+from pmbnn.core.stages import stage
 from pmbnn.inference.log_density import LogDensity
 from pmbnn.inference.samplers.chains import (
     BROKEN_SHARE,
@@ -313,9 +315,10 @@ class MclmcSampler:
         *_, keys = chain_keys(identity, self.settings.chains)
         retries = self.settings.retries
         for attempt in range(retries + 1):
-            state, draws = self._extend(
-                keys, state, self.settings.draws, self.settings.thin, self.limit, prepared
-            )
+            with _again(attempt, retries):
+                state, draws = self._extend(
+                    keys, state, self.settings.draws, self.settings.thin, self.limit, prepared
+                )
             window = Window(self.density.size)
             window.add(draws, self.errors(draws))
             excess = np.median(window.excess(self.target_error, self.trust))
@@ -355,6 +358,17 @@ class MclmcSampler:
             "step_size": np.full(shape, np.asarray(state.step_size, float)[..., None]),
         } | draws.statistics
         return Chains(draws.position, statistics, diverging.any(axis=1))
+
+
+@contextmanager
+def _again(attempt: int, retries: int) -> Iterator[None]:
+    """Draw the block as a stage that says how often the draws were made anew; 0 is none."""
+    if not attempt:
+        yield
+        return
+    with stage("sample again") as report_progress:
+        report_progress(attempt, words=f"with shorter steps, attempt {attempt} of {retries}")
+        yield
 
 
 # Warm-up

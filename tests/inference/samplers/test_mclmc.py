@@ -12,6 +12,7 @@ from posteriors import MCLMC, errors_of, regression, regression_moments, two_mod
 from posteriors import drawn as drawn_by
 from posteriors import sampler_of as sampler_of_engine
 
+from pmbnn.core.stages import on_progress
 from pmbnn.inference.samplers import mclmc
 from pmbnn.inference.samplers.chains import chain_keys
 from pmbnn.inference.samplers.mclmc import (
@@ -240,8 +241,13 @@ def test_steps_that_turn_out_too_long_are_tuned_anew(monkeypatch, retries, statu
         return state.moving_at(4 * state.step_size, float(state.length))
 
     monkeypatch.setattr(MclmcSampler, "start", start)
-    found = drawn(regression(), **MCLMC, retries=retries)
+    updates = []
+    with on_progress(updates.append):
+        found = drawn(regression(), **MCLMC, retries=retries)
     assert found.status == status, found.reason
+    words = {stages[-1].words for stages in updates if stages and stages[-1].words}
+    again = "with shorter steps, attempt 1 of 4"
+    assert (again in words) == (status == "converged")
     if status == "converged":
         assert errors_of(found.chains.values, *regression_moments()).max() < 4
     else:
