@@ -10,6 +10,7 @@ from posteriors import errors_of, regression, regression_moments, walled
 
 from pmbnn.inference.samplers import mams
 from pmbnn.inference.samplers.mams import move
+from pmbnn.inference.samplers.mclmc import Steps
 
 
 def drawn(model, **settings):
@@ -43,7 +44,8 @@ def draws_after(monkeypatch, change, length):
         return walk._replace(position=jnp.zeros(3)), jnp.asarray(change)
 
     monkeypatch.setattr(mams, "isokinetic_mclachlan", lambda *_: integrate)
-    draw = jax.vmap(lambda number: move(jax.random.key(0), number, WALK, None, 1, 1.0, length)[1])
+    moving = Steps(1.0, length, np.inf)
+    draw = jax.vmap(lambda number: move(jax.random.key(0), number, WALK, None, 1, moving)[1])
     return jax.device_get(jax.jit(draw)(jnp.arange(64)))
 
 
