@@ -10,6 +10,7 @@ from pathlib import Path
 import yaml
 from yaml.composer import ComposerError
 from yaml.constructor import ConstructorError
+from yaml.scanner import ScannerError
 
 from pmbnn.core.errors import ConfigError
 
@@ -48,6 +49,12 @@ class _Loader(yaml.SafeLoader):
         super().__init__(text)
         # Finish a node before the next, so that a node within itself is an error.
         self.deep_construct = True
+
+    def fetch_flow_collection_start(self, TokenClass):  # noqa: N803
+        # For each token, the scanner goes through every bracket that is open.
+        if self.flow_level >= MOST_LEVELS:
+            raise ScannerError(None, None, TOO_LARGE, self.get_mark())
+        super().fetch_flow_collection_start(TokenClass)
 
     def compose_node(self, parent, index):
         node = super().compose_node(parent, index)

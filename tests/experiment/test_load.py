@@ -223,10 +223,20 @@ def test_unreadable_file(load, text, message):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("brackets", [51, 3_000])
-def test_nested_too_deeply(load, brackets):
+@pytest.mark.parametrize(
+    "text",
+    [
+        51 * "[" + 51 * "]",
+        3_000 * "[" + 3_000 * "]",
+        51 * "{a: " + 51 * "}",
+        "\n" + 51 * "- " + "a",
+        "\n" + 3_000 * "- " + "a",
+    ],
+    ids=["51 lists", "3,000 lists", "51 mappings", "51 items", "3,000 items"],
+)
+def test_nested_too_deeply(load, text):
     with pytest.raises(ConfigError, match="values and 50 levels, aliases written out"):
-        load(f"name: {brackets * '['}{brackets * ']'}")
+        load(f"name: {text}")
 
 
 def test_a_list_within_itself(load):
