@@ -55,7 +55,8 @@ def move(key, number, walk: IntegratorState, log_density: Callable, _, moving: S
     walk = jax.tree.map(lambda a, b: jnp.where(accepted, a, b), moved, start)
     error = jnp.where(whole, change, 0) ** 2 / walk.position.size
     statistics = {"n_steps": steps, "acceptance_rate": probability}
-    return walk, Draw(walk.position, walk.logdensity, error, (~whole).astype(jnp.int32), statistics)
+    counts = (~whole).astype(jnp.int32), jnp.zeros_like(error)
+    return walk, Draw(walk.position, walk.logdensity, error, *counts, statistics)
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,8 +15,9 @@ Where the mass is, a step whose energy error is far beyond its target is not tak
 chain turns round: its error counts for the step size. As steps are reversible and the rule is the
 same in both directions, it changes no distribution that they would keep. Without it, single steps
 throw chains of a learned scale to weights of zero, where long steps have small errors and from
-where chains take long to come back. Chains that start elsewhere have large errors on their way to
-the mass: their warm-up has no such limit.
+where chains take long to come back. A chain that turns round often hardly moves: steps are at most
+half as long from then on. Chains that start elsewhere have large errors on their way to the mass:
+their warm-up has no such limit.
 
 References
 ----------
@@ -68,7 +69,8 @@ class State(NamedTuple):
     is_tuned
         Whether the warm-up found a step size; one or ``(chain,)``.
     excess
-        Error of steps over its target, the median over chains; the largest of all kept blocks.
+        Error of steps over its target, the median over chains or that of one which is stuck; the
+        largest of all kept blocks.
     draws
         Number of draws so far.
     """
@@ -117,6 +119,8 @@ class Draw(NamedTuple):
         Mean squared energy error of the steps for each dimension, as far as the limit.
     n_not_finite
         Number of steps that met a value which is not finite.
+    turned
+        Share of the steps that were beyond the limit of the energy error.
     statistics
         Further statistics by ArviZ's names.
     """
@@ -125,6 +129,7 @@ class Draw(NamedTuple):
     log_density: jax.Array
     energy_error: jax.Array
     n_not_finite: jax.Array
+    turned: jax.Array
     statistics: Mapping[str, jax.Array] = {}
 
 
@@ -149,16 +154,17 @@ def move(key, number, walk: IntegratorState, log_density: Callable, steps, movin
     key = jax.random.fold_in(key, number)
 
     def body(i, carry):
-        walk, squares, n_not_finite = carry
+        walk, squares, n_not_finite, n_turned = carry
         at = jax.random.fold_in(key, i)
         walk, change, finite = step(at, walk, log_density, *moving)
-        return walk, squares + change**2, n_not_finite + ~finite
+        n_turned += jnp.abs(change) >= moving.limit
+        return walk, squares + change**2, n_not_finite + ~finite, n_turned
 
-    zero = jnp.zeros((), walk.logdensity.dtype)
-    start = (walk, zero, jnp.zeros((), jnp.int32))
-    walk, squares, n_not_finite = jax.lax.fori_loop(0, steps, body, start)
+    zero, none = jnp.zeros((), walk.logdensity.dtype), jnp.zeros((), jnp.int32)
+    start = (walk, zero, none, none)
+    walk, squares, n_not_finite, n_turned = jax.lax.fori_loop(0, steps, body, start)
     error = squares / (steps * walk.position.size)
-    return walk, Draw(walk.position, walk.logdensity, error, n_not_finite)
+    return walk, Draw(walk.position, walk.logdensity, error, n_not_finite, n_turned / steps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,12 +257,12 @@ class MclmcSampler:
         """Largest energy error of a step that is taken, in nats."""
         return LARGEST_ERROR * float(np.sqrt(self.settings.energy_variance * self.density.size))
 
-    def of_all(self, not_finite: np.ndarray, excess: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def of_all(self, failed: np.ndarray, excess: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Whether steps are too long, and the error over its target, from those of every chain.
 
         The median: a chain that is far from the posterior must not slow the others.
         """
-        return not_finite.mean() > BROKEN_SHARE, np.median(excess)
+        return failed.mean() > BROKEN_SHARE, np.median(excess)
 
     def length(self, wanted: float, step_size: np.ndarray) -> float:
         """Decoherence length, if nothing but the variances determined it to be `wanted`."""
@@ -283,7 +289,7 @@ class MclmcSampler:
     def _retuned(self, state: State, window: "Window", longest) -> tuple[State, np.ndarray]:
         """Chains with step sizes by the last steps, and the longest that they may have."""
         excess = window.excess(self.target_error, self.trust)
-        too_long, excess = self.of_all(window.not_finite, excess)
+        too_long, excess = self.of_all(window.not_finite | window.is_stuck, excess)
         step_size = np.asarray(state.step_size, float)
         longest = np.where(too_long, step_size / 2, longest)
         step_size = np.minimum(longest, next_step_size(step_size, excess, self.power))
@@ -310,7 +316,8 @@ class MclmcSampler:
         """State of the chains after their next draws, and these draws.
 
         If the error of the steps is far beyond its target, because chains had not come to the
-        posterior when the warm-up ended, the draws are thrown away and the step size is tuned anew.
+        posterior when the warm-up ended, or a chain turned round often, the draws are thrown away
+        and the step size is tuned anew.
         """
         *_, keys = chain_keys(identity, self.settings.chains)
         retries = self.settings.retries
@@ -321,11 +328,15 @@ class MclmcSampler:
                 )
             window = Window(self.density.size)
             window.add(draws, self.errors(draws))
-            excess = np.median(window.excess(self.target_error, self.trust))
-            if excess <= LARGEST_EXCESS or attempt == retries:
-                state = state._replace(excess=jnp.maximum(state.excess, excess))
+            excess, stuck = window.excess(self.target_error, self.trust), window.is_stuck
+            # A single chain that is stuck is no draw of the posterior.
+            error = excess[stuck].max() if stuck.any() else np.median(excess)
+            if error <= LARGEST_EXCESS or attempt == retries:
+                state = state._replace(excess=jnp.maximum(state.excess, error))
                 return state, self._chains(state, draws)
-            state, _ = self._retuned(state, window, np.inf)
+            too_long = stuck.any() if self.shares_step_size else stuck
+            longest = np.where(too_long, np.asarray(state.step_size, float) / 2, np.inf)
+            state, _ = self._retuned(state, window, longest)
 
     def _extend(
         self, keys, state: State, draws: int, steps: int, limit: float, prepared
@@ -392,6 +403,9 @@ LARGEST_ERROR = 20.0
 of 784-64-64-10 under learned scales have a tenth of that root in most steps and 10 to 30 of them in
 one of a thousand; from there to weights of zero the log-density falls by 1,700 of them."""
 
+MOST_TURNED = 0.1
+"""Share of the steps of a chain, in a window or block of draws, that may be beyond the limit."""
+
 SHORTEST = 1e-3
 """Shortest tuned step size, in units of the first."""
 
@@ -430,6 +444,7 @@ class Window:
         self.steps, self.sums = 0, np.zeros((2, size))
         self.errors: list[np.ndarray] = []
         self.not_finite: np.ndarray = np.zeros((), bool)
+        self.turned: list[np.ndarray] = []
 
     def add(self, draws: Draw, errors: np.ndarray) -> None:
         """Steps of all chains, ``(chain, step, ...)``, and their errors, ``(chain, step)``."""
@@ -438,6 +453,12 @@ class Window:
         self.sums += positions.sum(axis=0), (positions**2).sum(axis=0)
         self.errors.append(errors)
         self.not_finite = self.not_finite | draws.n_not_finite.any(axis=1)
+        self.turned.append(draws.turned)
+
+    @property
+    def is_stuck(self) -> np.ndarray:
+        """Whether a chain turned round so often that it hardly moved, ``(chain,)``."""
+        return np.concatenate(self.turned, axis=1).mean(axis=1) > MOST_TURNED
 
     @property
     def spread(self) -> float:
@@ -483,7 +504,8 @@ def _programs(
                 return walk, jax.tree.map(lambda array, new: array.at[i].set(new), kept, draw)
 
             further = {name: jnp.zeros((), of) for name, of in cls.statistics.items()}
-            draw = Draw(walk.position, walk.logdensity, walk.logdensity, jnp.int32(0), further)
+            zero = walk.logdensity
+            draw = Draw(walk.position, zero, zero, jnp.int32(0), zero, further)
             kept = jax.tree.map(lambda a: jnp.zeros((settings.draws, *a.shape), a.dtype), draw)
             return jax.lax.fori_loop(0, draws, body, (walk, kept))
 

@@ -105,13 +105,14 @@ def test_windows_of_a_warm_up_are_all_of_its_steps(steps, longest):
     assert found == sorted(found)
 
 
-def window_of(energy_error, position=None, n_not_finite=0):
+def window_of(energy_error, position=None, n_not_finite=0, turned=0.0):
     shape = np.shape(energy_error)
     position = np.zeros((*shape, 3)) if position is None else position
     window = Window(3)
     for half in np.array_split(np.arange(shape[1]), 2):
         errors, not_finite = np.asarray(energy_error)[:, half], np.full(shape, n_not_finite)
-        draws = Draw(position[:, half], errors, errors, not_finite[:, half])
+        share = np.broadcast_to(turned, shape)[:, half]
+        draws = Draw(position[:, half], errors, errors, not_finite[:, half], share)
         window.add(draws, errors)
     return window
 
@@ -128,6 +129,11 @@ def test_a_chain_far_away_does_not_slow_the_others():
 def test_it_is_remembered_which_chains_met_what_is_not_finite():
     assert window_of(np.ones((3, 4)), n_not_finite=1).not_finite.tolist() == [True] * 3
     assert window_of(np.ones((3, 4))).not_finite.tolist() == [False] * 3
+
+
+def test_a_chain_that_turns_round_at_more_than_a_tenth_of_its_steps_is_stuck():
+    turned = np.array([[0.0] * 9 + [0.9], [0.0] * 8 + [1.0, 0.1], [1.0] * 10])
+    assert window_of(np.ones((3, 10)), turned=turned).is_stuck.tolist() == [False, True, True]
 
 
 def test_the_decoherence_length_is_of_the_variances_of_all_chains():
@@ -187,6 +193,31 @@ def test_a_step_beyond_the_limit_is_not_taken_and_the_chain_turns_round(limit):
     else:
         assert abs(change) > 1
         assert not np.allclose(after.position, at)
+
+
+def test_draws_in_which_one_chain_is_stuck_are_drawn_again_with_shorter_steps():
+    """A chain in a narrow part of the density, where the steps of the others do not fit.
+
+    Those that are still too long after all retries are no result.
+    """
+    with pm.Model() as model:
+        x = pm.Normal("x", 0.0, 1.0, shape=4)
+        # A ridge beyond x = 3, a thousandth as wide in the other directions.
+        pm.Potential("narrow", pt.switch(x[0] > 3, -0.5e6 * (x[1:] ** 2).sum(), 0.0))
+    for retries in (12, 1):
+        sampler = sampler_of(model, chains=8, draws=50, thin=1, retries=retries)
+        with precision("float64"):
+            prepared = sampler.density.prepare({})
+            state = sampler.start(prepared, "0")
+            inside = np.asarray(state.walk.position).copy()
+            inside[0] = [3.5, 0, 0, 0]
+            density, gradient = jax.vmap(jax.value_and_grad(sampler.density.at(prepared)))(inside)
+            walk = state.walk._replace(
+                position=jnp.asarray(inside), logdensity=density, logdensity_grad=gradient
+            )
+            after, found = sampler.extend(state._replace(walk=walk), prepared, "0")
+        assert float(after.step_size) < 0.6 * float(state.step_size)
+        assert ("draws are biased" in sampler.tuning(after).doubt) == (retries == 1)
 
 
 def test_the_limit_changes_no_distribution(monkeypatch):
