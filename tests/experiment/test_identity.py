@@ -2,7 +2,8 @@
 
 Both hash the text of a cell's settings. A field that is renamed keeps its first name in that text,
 one that is removed its default, and a new one appears only where it differs from its default. A
-change that gives other draws gives other names: MCLMC without `shares`, and with `retries`.
+change that gives other draws gives other names: MCLMC without `shares`, and with `retries` and
+`largest_error`.
 """
 
 import json

@@ -255,7 +255,8 @@ class MclmcSampler:
     @property
     def limit(self) -> float:
         """Largest energy error of a step that is taken, in nats."""
-        return LARGEST_ERROR * float(np.sqrt(self.settings.energy_variance * self.density.size))
+        settings = self.settings
+        return settings.largest_error * float(np.sqrt(settings.energy_variance * self.density.size))
 
     def of_all(self, failed: np.ndarray, excess: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Whether steps are too long, and the error over its target, from those of every chain.
@@ -397,11 +398,6 @@ GAIN = 0.5
 LARGEST_EXCESS = 4.0
 """Largest error of the steps of draws over its target. At eight times the target, chains of a
 network of two layers agreed on predictions that were wrong. Means of few large errors vary, too."""
-
-LARGEST_ERROR = 20.0
-"""Largest energy error of a step that is taken, in units of the root of its target variance. Steps
-of 784-64-64-10 under learned scales have a tenth of that root in most steps and 10 to 30 of them in
-one of a thousand; from there to weights of zero the log-density falls by 1,700 of them."""
 
 MOST_TURNED = 0.1
 """Share of the steps of a chain, in a window or block of draws, that may be beyond the limit."""

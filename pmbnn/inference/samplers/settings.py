@@ -109,6 +109,11 @@ class Microcanonical(Started):
         tuned. At 5e-4 the bias of a small network's predictions is within Monte-Carlo error; at 0.1
         their standard deviations are 4 % too large. A network of several layers may need less:
         compare with `Mams` or with half the value.
+    largest_error
+        Largest energy error of a step that is taken, in units of the root of its target variance;
+        the chain turns round at others. Steps of 784-64-64-10 under learned scales have a tenth of
+        that root in most steps, and 10 to 30 of them in one of a thousand; from there to weights of
+        zero the log-density falls by 1,700 of them.
     thin
         Number of steps per draw.
     retries
@@ -118,6 +123,7 @@ class Microcanonical(Started):
 
     tuning: Annotated[int, Field(ge=10)] = 2_000
     energy_variance: Positive = 5e-4
+    largest_error: Annotated[float, Field(gt=1)] = 20.0
     thin: Count = 10
     retries: Annotated[int, Field(ge=0, le=100)] = 4
 

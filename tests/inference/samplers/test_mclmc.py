@@ -220,10 +220,10 @@ def test_draws_in_which_one_chain_is_stuck_are_drawn_again_with_shorter_steps():
         assert ("draws are biased" in sampler.tuning(after).doubt) == (retries == 1)
 
 
-def test_the_limit_changes_no_distribution(monkeypatch):
+def test_the_limit_changes_no_distribution():
     """Of the conjugate regression, where a limit this low turns chains round at many steps."""
-    monkeypatch.setattr(mclmc, "LARGEST_ERROR", 2.0)
-    sampler = sampler_of(regression(), **MCLMC | {"draws": 400, "start": "map"})
+    low = MCLMC | {"start": "map", "largest_error": 2.0}
+    sampler = sampler_of(regression(), **low | {"draws": 400})
     *_, keys = chain_keys("0", sampler.settings.chains)
     with precision("float64"):
         prepared = sampler.density.prepare({})
@@ -231,7 +231,7 @@ def test_the_limit_changes_no_distribution(monkeypatch):
         _, draws = sampler._extend(keys, state, 400, 1, sampler.limit, prepared)
     stayed = (np.diff(draws.position, axis=1) == 0).all(axis=2)
     assert 0.05 < stayed.mean() < 0.5
-    found = drawn(regression(), **MCLMC | {"start": "map"})
+    found = drawn(regression(), **low)
     assert found.status == "converged", found.reason
     assert errors_of(found.chains.values, *regression_moments()).max() < 4
 
