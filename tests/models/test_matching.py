@@ -20,7 +20,6 @@ from pmbnn.models.matching import (
     covariance,
     match_of,
     match_scales,
-    quantiles,
     why_not_scaled,
 )
 from pmbnn.models.networks import Convolution, Dense, Flatten, Layered, Lenet5
@@ -52,15 +51,6 @@ def test_distance_of_another_amplitude(ratio):
     outputs = ratio * sds * np.stack(columns, axis=1)
     expected = abs(ratio - 1) * np.sqrt(np.mean(stats.norm.ppf(LEVELS) ** 2))
     assert Comparison(process).distance(outputs) == pytest.approx(expected, abs=0.02)
-
-
-@pytest.mark.parametrize("count", [1, 2, 200, 999])
-def test_quantiles_have_the_bits_of_numpy(count):
-    values = RNG.standard_cauchy(size=(count, 7))
-    values[0, 1], values[-1, 2], values[count // 2, 3] = np.nan, np.inf, -np.inf
-    values[:, 4] = 0.0
-    with np.errstate(invalid="ignore"):
-        np.testing.assert_array_equal(quantiles(values), np.quantile(values, LEVELS, axis=0))
 
 
 def test_a_constant_zero():
