@@ -69,7 +69,7 @@ def test_what_else_a_trace_holds_is_drawn_as_well(made, tmp_path, full, monkeypa
 
     loaded = []
 
-    def spy(trace, title):
+    def spy(trace, title, **_):
         loaded.append(set(trace.children))
         return new_figure(1, 1)
 

@@ -38,20 +38,20 @@ def test_words(fit, words):
 
 
 @pytest.mark.parametrize(
-    ("guide", "objective"),
+    ("inference", "objective"),
     [
-        ("map", "log-posterior"),
-        ("maximum_likelihood", "log-likelihood"),
-        ("dropout", "objective"),
-        ("mean_field", "ELBO"),
+        ({"guide": "map"}, "log-posterior"),
+        ({"guide": "maximum_likelihood"}, "log-likelihood"),
+        ({"guide": "dropout", "dropout_rate": 0.1}, "objective"),
+        ({"guide": "mean_field"}, "ELBO"),
     ],
 )
-def test_panels_name_what_a_fit_maximised(fit, made, monkeypatch, guide, objective):
+def test_panels_name_what_a_fit_maximised(fit, made, monkeypatch, inference, objective):
     """The divergence and the approximate evidence are those of an ELBO."""
     trace = xr.DataTree.from_dict({"/fit": fit})
     monkeypatch.setattr(overviews, "load_arrays", lambda *_: trace)
     [training] = [f for f in overviews.OF_CLASS_PROBABILITIES if f.file == "training"]
-    record = made.record(inference={"guide": guide})
+    record = made.record(inference=inference)
     figure = overviews.draw_cell(None, record, training, ["fit"])
     headings = [axes.get_title() for axes in figure.axes if axes.get_title()]
     others = ["KL", "mean approximate evidence"] if objective == "ELBO" else []
