@@ -11,13 +11,13 @@ that there is no second program to compile. A step that meets a value which is n
 taken, and the chain turns round. If that happens to more chains of a window than may be broken, all
 steps of the warm-up are at most half as long from then on. After the warm-up the chain is broken.
 
-Where the mass is, a step whose energy error is far beyond its target is not taken either, and the
-chain turns round: its error counts for the step size. As steps are reversible and the rule is the
-same in both directions, it changes no distribution that they would keep. Without it, single steps
-throw chains of a learned scale to weights of zero, where long steps have small errors and from
-where chains take long to come back. A chain that turns round often hardly moves: steps are at most
-half as long from then on. Chains that start elsewhere have large errors on their way to the mass:
-their warm-up has no such limit.
+Of chains that start where the mass is, a step whose energy error is far beyond its target is not
+taken either, and the chain turns round: its error counts for the step size. As steps are reversible
+and the rule is the same in both directions, it changes no distribution that they would keep.
+Without it, single steps throw chains of a learned scale to weights of zero, where long steps have
+small errors and from where chains take long to come back. A chain that turns round often hardly
+moves: steps are at most half as long from then on. Dispersed chains have large errors on their way
+to the mass, which may be longer than the warm-up: they have no such limit.
 
 References
 ----------
@@ -26,6 +26,7 @@ Seljak (2024), Fluctuation without dissipation: Microcanonical Langevin Monte Ca
 and Seljak (2026), arXiv 2601.16696, for tuning by all chains together.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -256,6 +257,8 @@ class MclmcSampler:
     def limit(self) -> float:
         """Largest energy error of a step that is taken, in nats."""
         settings = self.settings
+        if settings.largest_error is None:
+            return math.inf
         return settings.largest_error * float(np.sqrt(settings.energy_variance * self.density.size))
 
     def of_all(self, failed: np.ndarray, excess: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -274,12 +277,11 @@ class MclmcSampler:
         settings = self.settings
         starts, moves, _ = chain_keys(identity, settings.chains)
         state, longest = self._first(self.begin(starts, moves, around, prepared)), np.inf
-        limit = np.inf if settings.start == "dispersed" else self.limit
         for steps in windows(settings.tuning, self.longest_window):
             window = Window(self.density.size)
             for part in range(0, steps, settings.draws):
                 number = min(settings.draws, steps - part)
-                state, draws = self._extend(moves, state, number, 1, limit, prepared)
+                state, draws = self._extend(moves, state, number, 1, prepared)
                 window.add(draws, self.errors(draws))
             state, longest = self._retuned(state, window, longest)
         shortest = SHORTEST * self.first_step * np.sqrt(self.density.size)
@@ -325,7 +327,7 @@ class MclmcSampler:
         for attempt in range(retries + 1):
             with _again(attempt, retries):
                 state, draws = self._extend(
-                    keys, state, self.settings.draws, self.settings.thin, self.limit, prepared
+                    keys, state, self.settings.draws, self.settings.thin, prepared
                 )
             window = Window(self.density.size)
             window.add(draws, self.errors(draws))
@@ -339,12 +341,10 @@ class MclmcSampler:
             longest = np.where(too_long, np.asarray(state.step_size, float) / 2, np.inf)
             state, _ = self._retuned(state, window, longest)
 
-    def _extend(
-        self, keys, state: State, draws: int, steps: int, limit: float, prepared
-    ) -> tuple[State, Draw]:
+    def _extend(self, keys, state: State, draws: int, steps: int, prepared) -> tuple[State, Draw]:
         """State of the chains after some draws of some steps each, and these draws."""
         numbers = (jnp.asarray(n, jnp.int32) for n in (state.draws, draws, steps))
-        limit = jnp.asarray(limit, state.length.dtype)
+        limit = jnp.asarray(self.limit, state.length.dtype)
         moving = Steps(state.step_size, state.length, limit)
         walk, found = self.advance(keys, state.walk, *numbers, moving, prepared)
         found = jax.tree.map(lambda array: array[:, :draws], jax.device_get(found))

@@ -111,9 +111,10 @@ class Microcanonical(Started):
         compare with `Mams` or with half the value.
     largest_error
         Largest energy error of a step that is taken, in units of the root of its target variance;
-        the chain turns round at others. Steps of 784-64-64-10 under learned scales have a tenth of
-        that root in most steps, and 10 to 30 of them in one of a thousand; from there to weights of
-        zero the log-density falls by 1,700 of them.
+        the chain turns round at others. By default 20 for chains that start at modes or guides;
+        dispersed ones, which have large errors on their way, have no limit. Steps of 784-64-64-10
+        under learned scales have a tenth of that root in most steps, and 10 to 30 of them in one
+        of a thousand; from there to weights of zero the log-density falls by 1,700 of them.
     thin
         Number of steps per draw.
     retries
@@ -123,9 +124,17 @@ class Microcanonical(Started):
 
     tuning: Annotated[int, Field(ge=10)] = 2_000
     energy_variance: Positive = 5e-4
-    largest_error: Annotated[float, Field(gt=1)] = 20.0
+    largest_error: Annotated[float, Field(gt=1)] | None = added(None)
     thin: Count = 10
     retries: Annotated[int, Field(ge=0, le=100)] = 4
+
+    @model_validator(mode="before")
+    @classmethod
+    def _limited(cls, values):
+        if not isinstance(values, dict):
+            return values
+        start = values.get("start", cls.model_fields["start"].default)
+        return values if start == "dispersed" else {"largest_error": 20.0} | values
 
     @property
     def gradients(self) -> int:
