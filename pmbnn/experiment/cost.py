@@ -40,8 +40,8 @@ PARAMETER = 7e-9
 sampler (`experiments/in_between.yaml`)."""
 
 CHAIN_LENGTH = 2
-"""Draws of a chain until the chains agree, relative to those asked for: one or two under normal and
-Laplace priors, four under Cauchy priors (`experiments/trust.yaml`)."""
+"""Draws of a chain that may double until the chains agree, relative to those asked for: one or two
+under normal and Laplace priors, four under Cauchy priors (`experiments/trust.yaml`)."""
 
 PREDICTION = {"categorical": 7e-9, "normal": 1.7e-6, "student_t": 1.7e-5}
 """Seconds to predict one row by one draw, by likelihood. Class probabilities are averaged;
@@ -141,7 +141,8 @@ def cell_work(cell: Cell) -> Work:
     steps, operations, seconds = 0, 0, 0.0
     for fits, n_rows in ((choosing, choosing_rows(rows, settings.validation)), (final, rows)):
         if cell.is_sampled:
-            gradients, batch = CHAIN_LENGTH * settings.chains * settings.gradients, n_rows
+            length = CHAIN_LENGTH if settings.doublings else 1
+            gradients, batch = length * settings.chains * settings.gradients, n_rows
         else:
             gradients = settings.total_steps(n_rows)
             batch = min(settings.batch or n_rows, n_rows)

@@ -264,7 +264,7 @@ def plan_lines(
         seconds = slowness() * wall_seconds(list(groups.values()), workers)
         used = "1 worker" if workers == 1 else f"{workers} workers"
         about = f"about {_duration(seconds)}"
-        if any(cell.is_sampled for cell in chosen):
+        if any(cell.is_sampled and cell.inference.doublings for cell in chosen):
             about = f"{_duration(seconds / CHAINS_VARY)} to {_duration(seconds * CHAINS_VARY)}"
         time = f"{about} on this machine with {used}, compiling included"
     lines.append(f"in all: {_work_text(total_work(chosen), verbose)}, {time}")

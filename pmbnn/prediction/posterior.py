@@ -245,10 +245,11 @@ class Posterior(Summarised):
             weights. The group ``fit`` of a guide has the ELBO during the fit, nats. Those of chains
             are ``lp``, the log-density of the unconstrained variables, ``diverging``, and further
             ones of the engine (MCLMC: ``energy_error``, the root mean square of a step's on the way
-            to a draw, nats; ``n_steps`` and their ``step_size``; NUTS: what ``pm.sample`` has; SMC:
-            of the run that a draw comes from ``log_evidence``, nats, ``n_temperatures``, and
-            ``acceptance_rate`` at the last); ``log_evidence`` with ``log_evidence_error`` are
-            attributes of the posterior of SMC.
+            to a draw, nats; ``n_steps`` and their ``step_size``; with a ``largest_error``,
+            ``turned``, the share of these steps at which the chain turned round; NUTS: what
+            ``pm.sample`` has; SMC: of the run that a draw comes from ``log_evidence``, nats,
+            ``n_temperatures``, and ``acceptance_rate`` at the last); ``log_evidence`` with
+            ``log_evidence_error`` are attributes of the posterior of SMC.
 
             Of a stored cell it is the trace that was stored, unless `draws` is given.
         """

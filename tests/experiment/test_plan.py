@@ -40,7 +40,7 @@ from pmbnn.experiment.plan import (
     wall_seconds,
     width,
 )
-from pmbnn.inference.samplers.settings import Mclmc
+from pmbnn.inference.samplers.settings import Mclmc, Mile
 from pmbnn.inference.settings import Inference
 from pmbnn.models.hyperpriors import Fixed, HalfNormal, Match, PyMCHyperprior
 from pmbnn.models.likelihoods import Categorical
@@ -688,6 +688,14 @@ def test_the_time_of_chains_is_a_range(experiment):
     sampled = replace(CELL, inference=Mclmc())
     *_, work, _ = plan_lines(of_cells(experiment, (sampled,)))
     assert re.search(r"steps, [0-9]+ (s|min) to [0-9]+ (s|min|h) on this machine with 2", work)
+
+
+@pytest.mark.parametrize("inference", [Mclmc(doublings=0), Mile()])
+def test_chains_that_never_double_are_planned_as_long_as_they_are(experiment, inference):
+    sampled = replace(CELL, inference=inference)
+    assert cell_work(sampled).steps == inference.chains * inference.gradients
+    *_, work, _ = plan_lines(of_cells(experiment, (sampled,)))
+    assert re.search(r"steps, about [0-9]+ (s|min) on this machine with 2", work)
 
 
 def test_a_group_is_named_by_what_it_is_compiled_for(experiment):

@@ -369,6 +369,8 @@ class MclmcSampler:
             "n_steps": np.full(shape, self.settings.thin),
             "step_size": np.full(shape, np.asarray(state.step_size, float)[..., None]),
         } | draws.statistics
+        if np.isfinite(self.limit):
+            statistics["turned"] = draws.turned
         return Chains(draws.position, statistics, diverging.any(axis=1))
 
 

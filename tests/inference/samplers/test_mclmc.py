@@ -234,6 +234,7 @@ def test_the_limit_changes_no_distribution():
     found = drawn(regression(), **low)
     assert found.status == "converged", found.reason
     assert errors_of(found.chains.values, *regression_moments()).max() < 4
+    assert 0.05 < found.chains.statistics["turned"].mean() < 0.5
 
 
 @pytest.mark.slow
