@@ -406,7 +406,7 @@ def _ensemble_phrase(row: Mapping[str, Any]) -> str:
 def _interval_phrase(row: Mapping[str, Any], name: str) -> str:
     """A difference in nats with its interval; empty without one."""
     difference, low, high = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
-    if not math.isfinite(low):
+    if math.isnan(low):
         return ""
     return f", {difference_text(difference, low, high)} nats"
 
@@ -423,7 +423,7 @@ def _verdict_row(
         row[name] = interval.get("mean", group[column].mean())
         ends[name] = interval.get("low", math.nan), interval.get("high", math.nan)
         row[f"{name}_low"], row[f"{name}_high"] = ends[name]
-    sampled, fitted, pooled = (math.isfinite(row[name]) for name in METHODS)
+    sampled, fitted, pooled = (not math.isnan(row[name]) for name in METHODS)
     row["posterior_verdict"] = interval_verdict(*ends["reference"], margin) if sampled else ""
     both = ends["reference"], ends["advi"], ends["delta"]
     row["advi_verdict"] = advi_verdict(*both, margin) if sampled and fitted else ""

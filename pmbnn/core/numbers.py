@@ -21,7 +21,7 @@ def number_text(
     digits: int = 4,
     signed: bool = False,
 ) -> str:
-    """A number and its standard error; empty where it is missing or not finite.
+    """A number and its standard error; empty where it is missing or not a number.
 
     Parameters
     ----------
@@ -44,8 +44,10 @@ def number_text(
         return "yes" if value else "no"
     if not isinstance(value, Real):
         return str(value)
-    if not math.isfinite(value):
+    if math.isnan(value):
         return ""
+    if math.isinf(value):
+        return f"{MINUS if value < 0 else '+' if signed else ''}∞"
     if error is not None and NEGLIGIBLE * max(abs(value), 1) < error < math.inf:
         decimals = decimals_of(error)
         return f"{_fixed(value, decimals, signed)} ± {_fixed(error, decimals)}"

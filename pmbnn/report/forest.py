@@ -24,7 +24,7 @@ ROOM = 0.05
 
 
 class Difference(NamedTuple):
-    """A difference and both ends of its interval, which are not finite where there is none."""
+    """A difference and both ends of its interval, not a number where there is none."""
 
     value: float
     low: float = math.nan
@@ -106,7 +106,7 @@ def axis_of(differences: Sequence[Difference], margin: float | None = None) -> A
     """
     band = [-margin, margin] if margin else []
     sizes = {
-        is_clear: [max(map(abs, d.ends)) for d in differences if d.is_clear == is_clear]
+        is_clear: [max(map(abs, d.ends)) for d in differences if d.ends and d.is_clear == is_clear]
         for is_clear in (True, False)
     }
     near, clear = max(sizes[False], default=0.0), min(sizes[True], default=0.0)

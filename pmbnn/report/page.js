@@ -7,7 +7,7 @@ function textOf(cell) {
 }
 
 function orderOf(cell) {
-  return "order" in cell.dataset ? Number(cell.dataset.order) : null;
+  return "order" in cell.dataset ? Number(cell.dataset.order.replace("inf", "Infinity")) : null;
 }
 
 // Numbers come before text, and what is empty last, whichever way a column is sorted.

@@ -526,7 +526,7 @@ def _mean_row(number: int, group: Sequence[CellView], results: Mapping[str, Colu
     ]
     for name, column in results.items():
         mean, error = mean_over_seeds(usable, name)
-        order = mean if math.isfinite(mean) else None
+        order = None if math.isnan(mean) else mean
         entries.append(Entry(number_text(mean, error, decimals=column.decimals), order))
     entries.append(Entry(number_text(weight), weight))
     return [*entries, *(Entry(settings[name]) for name in LAST), Entry(first.experiment)]

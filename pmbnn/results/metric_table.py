@@ -346,7 +346,7 @@ def _latex_entry(entry: Mapping[str, Any]) -> str:
     text = _entry_text(entry)
     if text in ("", FAILED):
         return text
-    text = text.replace("±", r"\pm").replace(MINUS, "-").replace(",", "{,}")
+    text = text.replace("±", r"\pm").replace(MINUS, "-").replace(",", "{,}").replace("∞", r"\infty")
     text = rf"\mathbf{{{text}}}" if entry["verdict"] == BEST else text
     marks = ("*" * (entry["verdict"] == NOT_WORSE) + entry["marks"]).translate(MARKS)
     return f"${text}{f'^{{{marks}}}' if marks else ''}$"

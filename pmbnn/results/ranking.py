@@ -157,6 +157,8 @@ def differences_to_best(
         paired = list(difference.dropna())
         mean, error = mean_and_error(paired, overlap)
         half_width = math.nan if method in unrepeated else half_widths.get(method, math.nan)
+        if math.isinf(mean) and method not in unrepeated:
+            half_width = 0.0  # a score that is infinite once is so on average
         low, high = mean - half_width, mean + half_width
         verdict = _verdict(*((low, high) if less_is_better else (-high, -low)), margin)
         values = (mean, error, low, high, len(paired), verdict)

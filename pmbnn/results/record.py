@@ -4,7 +4,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, get_args
@@ -180,7 +180,7 @@ class CellRecord(Summarised, _Part):
         ran the experiment.
     source, overlap
         Where its data came from, and how far those of its data seeds are the same rows
-        (`Dataset.overlap`); infinity is null in the file.
+        (`Dataset.overlap`).
     seconds
         Wall-clock time it took.
     traceback
@@ -222,7 +222,14 @@ class CellRecord(Summarised, _Part):
     @field_validator("overlap", mode="before")
     @classmethod
     def _infinite(cls, value: object) -> object:
+        # Files had null in the place of infinities before they had text.
         return math.inf if value is None else value
+
+    @field_validator("images", "diagnostics", mode="before")
+    @classmethod
+    def _numbers(cls, value: object) -> object:
+        # Fields that are typed as numbers take the words of infinities themselves.
+        return _without_words(value)
 
     def _summary(self) -> dict[str, object]:
         verdict = f"{self.status} ({self.reason})" if self.reason else self.status
@@ -297,7 +304,7 @@ class CellRecord(Summarised, _Part):
 
     def to_json(self) -> str:
         """Text of ``metrics.json``, which ends in a digest of everything before it."""
-        content = finite(self.model_dump(mode="python"))
+        content = finite(_with_words(self.model_dump(mode="python")))
         return json.dumps(content | {DIGEST: _digest(content)}, indent=2, allow_nan=False) + "\n"
 
     @classmethod
@@ -336,11 +343,32 @@ def _digest(content: Mapping[str, Any]) -> str:
 
 def finite(value: Any) -> Any:
     """The same content with null in the place of numbers that are not finite."""
+    return _mapped(lambda v: None if isinstance(v, float) and not math.isfinite(v) else v, value)
+
+
+INFINITIES = {"Infinity": math.inf, "-Infinity": -math.inf}
+"""Words of numbers that JSON has none for. An NLL is infinite where a target had no probability at
+all: as null it would be missing, and a mean over data seeds would leave it out."""
+
+
+def _with_words(value: Any) -> Any:
+    """The same content with words in the place of infinities."""
+    words = {number: word for word, number in INFINITIES.items()}
+    return _mapped(lambda v: words.get(v, v) if isinstance(v, float) else v, value)
+
+
+def _without_words(value: Any) -> Any:
+    """The same content with infinities in the place of their words."""
+    return _mapped(lambda v: INFINITIES.get(v, v) if isinstance(v, str) else v, value)
+
+
+def _mapped(change: Callable[[Any], Any], value: Any) -> Any:
+    """The same content with every value of its mappings and lists changed."""
     if isinstance(value, Mapping):
-        return {k: finite(v) for k, v in value.items()}
+        return {k: _mapped(change, v) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [finite(v) for v in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        return [_mapped(change, v) for v in value]
+    return change(value)
 
 
 # Caveats of cells: fits that did not converge, choices at an end of their grid

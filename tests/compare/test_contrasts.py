@@ -252,6 +252,16 @@ def test_a_sentence_has_the_number_format_of_the_package():
     )
 
 
+def test_an_infinite_difference_is_a_verdict(made):
+    """Targets without any probability on one data seed: no mean of the others stands in for it."""
+    records = study(made, 0.0, 0.0, noise=1e-4)
+    results = records[8].results | dict.fromkeys(("excess_nll", "nll"), math.inf)
+    records[8] = records[8].model_copy(update={"results": results})
+    (row,) = verdict_table(delta_table(records, WANTED), 0.001).to_dict("records")
+    assert (row["reference"], row["posterior_verdict"]) == (math.inf, "worse")
+    assert "the first is worse under the posterior, +∞ nats" in sentence(row)
+
+
 MILE = {"engine": "mile"}
 
 

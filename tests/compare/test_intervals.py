@@ -70,6 +70,14 @@ def test_differences_that_do_not_vary_have_no_width_and_leave_others_theirs():
         pd.testing.assert_frame_equal(both.loc[["a"]], alone)
 
 
+def test_a_difference_that_is_infinite_once_is_so_on_average_and_leaves_others_their_intervals():
+    values = differences(np.random.default_rng(0), [[0.0]], 1.0)
+    alone = joint_intervals({"a": values})
+    both = joint_intervals({"a": values, "b": values.mask(values == values.max(), np.inf)})
+    assert (both.loc["b"] == np.inf).all(axis=None)
+    pd.testing.assert_frame_equal(both.loc[["a"]], alone)
+
+
 def test_differences_of_two_data_seeds_have_no_interval():
     assert joint_intervals({"a": differences(np.random.default_rng(0), [[0.0]], 1.0, 2)}).empty
 

@@ -1,5 +1,7 @@
 """Which combination is best, by how much, and how certain that is."""
 
+import math
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -308,6 +310,21 @@ def test_one_ensemble_decides_nothing():
     assert list(found["verdict"]) == [BEST, UNDECIDED, SIGNIFICANTLY_WORSE]
     found = differences_to_best(scores, unrepeated=["a"])
     assert list(found["verdict"]) == [BEST, UNDECIDED, UNDECIDED]
+
+
+def test_a_score_that_is_infinite_once_is_worse_whatever_the_others_are():
+    rng = np.random.default_rng(0)
+    scores = 0.01 * pd.DataFrame(rng.normal(size=(5, 3)), columns=["a", "b", "c"]) + [0, 0, -1]
+    alone = differences_to_best(scores[["a", "b"]])
+    scores.loc[3, "c"] = math.inf
+    found = differences_to_best(scores)
+    assert found.loc["c", "verdict"] == SIGNIFICANTLY_WORSE
+    assert (found.loc["c", ["difference", "low", "high"]] == math.inf).all()
+    pd.testing.assert_frame_equal(found.loc[["a", "b"]], alone, check_dtype=False)
+    # Not even that is said of one ensemble.
+    assert differences_to_best(scores, unrepeated=["c"]).loc["c", "verdict"] == UNDECIDED
+    more = differences_to_best(-scores, less_is_better=False)
+    assert list(more["verdict"]) == list(found["verdict"])
 
 
 def test_cells_of_one_ensemble_are_unrepeated(made):

@@ -10,10 +10,11 @@ from pmbnn.core.numbers import difference_text, interval_text, number_text
 
 @pytest.mark.parametrize(
     ("value", "words"),
-    [(None, ""), (math.nan, ""), (math.inf, ""), (True, "yes"), (-1234, "−1,234"), (0.0, "0"),
-     (-0.0, "0"), (7.9e-17, "0"), (-7.9e-17, "0"), (12.0, "12"), (0.123456, "0.1235"),
-     (-1234.56, "−1,235"), (4.2e-5, "4.2e−5"), (2.5e9, "2.5e9"), ("relu", "relu"),
-     (np.float32(7.9e-17), "0"), (np.float32(-0.5), "−0.5"), (np.int64(-1234), "−1,234")],
+    [(None, ""), (math.nan, ""), (math.inf, "∞"), (-math.inf, "−∞"), (True, "yes"),
+     (-1234, "−1,234"), (0.0, "0"), (-0.0, "0"), (7.9e-17, "0"), (-7.9e-17, "0"), (12.0, "12"),
+     (0.123456, "0.1235"), (-1234.56, "−1,235"), (4.2e-5, "4.2e−5"), (2.5e9, "2.5e9"),
+     ("relu", "relu"), (np.float32(7.9e-17), "0"), (np.float32(-0.5), "−0.5"),
+     (np.int64(-1234), "−1,234")],
 )  # fmt: skip
 def test_numbers_without_an_error(value, words):
     assert number_text(value) == words

@@ -195,6 +195,13 @@ def test_the_axis_reaches_the_nearest_clear_difference():
     assert all(text for _, text in axis.ticks)
 
 
+def test_an_infinite_difference_lies_beyond_the_axis():
+    infinite = Difference(math.inf, math.inf, math.inf)
+    for others in ([], [Difference(0.01, -0.02, 0.04)]):
+        mark = axis_of([Difference(0.0), infinite, *others]).mark(infinite, "behind")
+        assert (mark.at, mark.low, mark.beyond) == (100.0, None, "right")
+
+
 def test_an_axis_of_equal_scores():
     axis = axis_of([Difference(0.0), Difference(0.0)])
     assert axis.zero == 50.0

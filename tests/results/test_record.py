@@ -31,9 +31,20 @@ def test_a_record_reads_back(made):
     assert CellRecord.from_json(gap.to_json()) == gap
 
 
-def test_numbers_that_are_not_finite_become_null(made):
-    odd = made.model_copy(update={"results": {"nll": math.nan, "elbo": -math.inf}})
-    assert CellRecord.from_json(odd.to_json()).results == {"nll": None, "elbo": None}
+def test_infinities_stay_and_what_is_not_a_number_becomes_null(made):
+    """As null, the NLL of a target without any probability would be left out of means."""
+    odd = made.model_copy(
+        update={
+            "results": {"nll": math.inf, "elbo": -math.inf, "rhat": math.nan},
+            "images": {"test": {"nll": math.inf}},
+            "reason": "Infinity",
+        }
+    )
+    text = odd.to_json()
+    json.loads(text, parse_constant=pytest.fail)
+    found = CellRecord.from_json(text)
+    assert found.results == {"nll": math.inf, "elbo": -math.inf, "rhat": None}
+    assert found.images == {"test": {"nll": math.inf}}
 
 
 def test_every_changed_digit_is_noticed(made):
