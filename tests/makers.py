@@ -10,7 +10,7 @@ import xarray as xr
 from pmbnn.calibration.store import StoredRanks
 from pmbnn.experiment.cells import stored_cell
 from pmbnn.models.hyperpriors import PyMCHyperprior
-from pmbnn.models.priors import PyMCPrior
+from pmbnn.models.priors import PRIORS, PyMCPrior
 from pmbnn.results.present import FILE as CELLS
 from pmbnn.results.present import CellList
 from pmbnn.results.record import CellRecord
@@ -22,6 +22,9 @@ NO_SCALE = {"kind": "fixed", "scale": None}
 HALF_NORMAL = {"kind": "half_normal", "on": "scale", "per": "layer", "centred": False, "sigma": 1.0}
 MOONS = {"kind": "moons", "seed": 0, "noise": 0.4, "train": 700, "test": 300}
 MNIST = {"kind": "mnist", "seed": 0, "source": "embedded", "folder": None, "train": None}
+
+GENERAL_PRIORS = {kind: cls for kind, cls in PRIORS.items() if kind != "cell"}
+"""Priors of any network; that of a stored cell is in ``tests/models/test_cell_posterior.py``."""
 
 NEEDED = {PyMCPrior: {"dist": "Logistic"}}
 NEEDED[PyMCHyperprior] = {"dist": "Gamma", "alpha": 2.0, "beta": 1.0}

@@ -170,7 +170,7 @@ def plan_calibration(
 def why_left_out(cell: Cell, draws: int) -> str | None:
     """Why a cell cannot be calibrated; None if it can."""
     prior, inference = cell.prior, cell.inference
-    if not prior.has_scale:
+    if not prior.is_proper:
         return f"prior {prior.kind}: improper, no truth can be drawn from it"
     if cell.has_points:
         return "point parameters: they are maximised, no truth can be drawn from them"

@@ -211,15 +211,15 @@ class Calibration:
         """
         from arviz_stats.base import array_stats
 
-        observed = model_data(self.cell.hyperprior, self.rows, self.cell.likelihood)
+        observed = self._data(self.rows)
         by_chain = [self.quantities(observed, chain) for chain in chains.astype(np.float64)]
         arrays = (np.stack([chain[name] for chain in by_chain]) for name in by_chain[0])
         return float(np.min([array_stats.ess(a, chain_axis=0, draw_axis=1) for a in arrays]))
 
     def simulate(self, numbers: Sequence[int], truths: np.ndarray) -> list[Simulated]:
         """Data sets simulated from truths, ``(simulation, size)``."""
-        hyperprior, likelihood, rows = self.cell.hyperprior, self.cell.likelihood, self.rows
-        observed = model_data(hyperprior, rows, likelihood)
+        likelihood, rows = self.cell.likelihood, self.rows
+        observed = self._data(rows)
         parameters = self.predictor.parameters(observed, truths, rows.x)
         simulated = []
         for i, number in enumerate(numbers):
@@ -227,9 +227,14 @@ class Calibration:
             single = {name: array[i : i + 1] for name, array in parameters.items()}
             target = likelihood.sample(single, rng)[0].astype(rows.y.dtype)
             fitted = self._fitted_rows(target)
-            data = model_data(hyperprior, fitted, likelihood)
+            data = self._data(fitted)
             simulated.append(Simulated(number, truths[i], fitted, data))
         return simulated
+
+    def _data(self, rows: Rows) -> dict[str, np.ndarray]:
+        """Values of the model's data variables for some rows."""
+        cell = self.cell
+        return model_data(cell.hyperprior, rows, cell.likelihood, cell.prior)
 
     def _fitted_rows(self, target: np.ndarray) -> Rows:
         """The rows that are fitted, for simulated targets."""
@@ -300,7 +305,7 @@ class Calibration:
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the test quantities."""
-        observed = model_data(self.cell.hyperprior, self.rows, self.cell.likelihood)
+        observed = self._data(self.rows)
         return tuple(self.quantities(observed, np.zeros((1, self.predictor.flat.size))))
 
     def quantities(

@@ -141,7 +141,7 @@ def cell_sensitivity(
         return pd.DataFrame()
     hyperprior = record.fitted_hyperprior(specs["hyperprior"])
     used = _programs(specs, hyperprior, dataset.training, {} if programs is None else programs)
-    data = model_data(hyperprior, dataset.training, specs["likelihood"])
+    data = model_data(hyperprior, dataset.training, specs["likelihood"], specs["prior"])
     test = data | {"x": dataset.x_test, "target": dataset.y_test}
     nll = -used.parts(test, draws)["likelihood"] / len(dataset.y_test)
     quantities = {"mean test NLL": nll} | _predicted(used.predictor, data, draws, dataset)

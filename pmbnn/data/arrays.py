@@ -92,6 +92,7 @@ class Rows(Summarised):
     ``target_names`` names.
     ``input_shape`` is the shape of one row: ``(channel, row, column)`` of an image, whose
     columns are fastest among the features; or ``(feature,)`` by default.
+    ``standardisation`` and ``target_standardisation`` are the maps that made them, where known.
     """
 
     x: np.ndarray
@@ -100,6 +101,8 @@ class Rows(Summarised):
     classes: tuple[str, ...]
     input_shape: tuple[int, ...] = ()
     target_names: tuple[str, ...] = ()
+    standardisation: Standardisation | None = None
+    target_standardisation: Standardisation | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "input_shape", _checked_shape(self.input_shape, self.features))
@@ -373,6 +376,8 @@ class Dataset(Summarised):
             self.classes,
             self.input_shape,
             self.target_names,
+            self.standardisation,
+            self.target_standardisation,
         )
 
     def raw_targets(self, y: np.ndarray) -> np.ndarray:

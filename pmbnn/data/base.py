@@ -217,6 +217,11 @@ def beside(*folders: Path) -> AbstractContextManager:
     return _set(_FOLDERS, tuple(Path(folder).resolve() for folder in folders))
 
 
+def current_folders() -> tuple[Path, ...]:
+    """Folders of the experiment file that is being read, which `beside` names."""
+    return _FOLDERS.get()
+
+
 def found_files() -> AbstractContextManager[dict[str, Path]]:
     """Record the paths of files and folders that are found within the block, by their names."""
     return _set(_FOUND, {})
@@ -242,7 +247,7 @@ class NamesFiles(Specification):
     The folders are not written, and specifications of the same settings are equal without them.
     """
 
-    _folders: tuple[Path, ...] = PrivateAttr(default_factory=_FOLDERS.get)
+    _folders: tuple[Path, ...] = PrivateAttr(default_factory=current_folders)
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and self.__dict__ == other.__dict__

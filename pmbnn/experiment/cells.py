@@ -25,6 +25,7 @@ from pmbnn.inference.settings import (
     POINT_GUIDES,
     Inference,
 )
+from pmbnn.models.cell_posterior import CellPosterior
 from pmbnn.models.hyperpriors import HYPERPRIORS, Hyperprior, Match
 from pmbnn.models.likelihoods import LIKELIHOODS, Categorical, Likelihood
 from pmbnn.models.networks import NETWORKS, MaxPool, Network
@@ -362,6 +363,9 @@ LOCATIONS = ("file", "path")
 NEVER_SHOWN = {"kind", "folder", "restarts", "validation", "improper_scale_cap"}
 """Fields that would make every label longer and tell little."""
 
+SHOWN_DIGITS = 8
+"""Hexadecimal digits of a digest that a label shows."""
+
 SHORT_WORDS = {"convolution": "conv", "max_pool": "pool"}
 """Kinds that are cut short."""
 
@@ -433,6 +437,8 @@ def _is_shown(spec: Specification, name: str) -> bool:
     value = getattr(spec, name)
     if name in NEVER_SHOWN or value is None:
         return False
+    if isinstance(spec, CellPosterior) and name == "path":
+        return False  # a folder with a long name; its digest tells it from others
     if isinstance(spec, DatasetSpec) and spec.locations.get(name) is True:
         return name in LOCATIONS
     if any(isinstance(spec, cls) and name == field for cls, field in ALWAYS_SHOWN):
@@ -445,6 +451,8 @@ def _field_label(name: str, value: object) -> str:
     """One field: a text as it is, a number after the name of its field."""
     if name in LOCATIONS:
         return file_label(value)
+    if name == "sha256":
+        return value[:SHOWN_DIGITS]
     if isinstance(value, bool):
         return name if value else f"no_{name}"
     if isinstance(value, int | float):

@@ -59,6 +59,7 @@ def check_sections(choices: Choices, pairs: Pairs) -> None:
     _check_improper(fitted, pairs)
     _check_batches(choices["dataset"], fitted)
     _check_shapes(choices["dataset"], choices["network"])
+    _check_cells(choices["network"], pairs)
     _check_scales(choices["dataset"], choices["network"], pairs)
     _check_likelihoods(choices["dataset"], choices["likelihood"])
     _check_points(choices)
@@ -83,7 +84,7 @@ def _check_choosing(inferences: list[Choice], pairs: Pairs) -> None:
 def _check_improper(inferences: list[Choice], pairs: Pairs) -> None:
     """The ELBO under an improper prior has no maximum, and chooses nothing."""
     for inference, (prior, _) in product(inferences, pairs):
-        if prior.spec.has_scale or not inference.spec.has_entropy:
+        if prior.spec.is_proper or not inference.spec.has_entropy:
             continue
         improper = f"with prior `{prior.spec.kind}` (`{prior.place}`), whose"
         if isinstance(inference.spec.learning_rate, Tune):
@@ -183,6 +184,13 @@ def _check_scales(datasets: list[Choice], networks: list[Choice], pairs: Pairs) 
         if rule is not None:
             place = hyperprior.place_of("scale")
             raise ConfigError(f"`{place}` {rule} (`{network.place}`).")
+
+
+def _check_cells(networks: list[Choice], pairs: Pairs) -> None:
+    """A stored cell that is a prior is of the same network."""
+    for network, (prior, _) in product(networks, pairs):
+        if (rule := prior.spec.why_not_of(network.spec)) is not None:
+            raise ConfigError(f"`{prior.place}` {rule} (`{network.place}`).")
 
 
 def _check_guides(choices: Choices, inferences: list[Choice], pairs: Pairs) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pmbnn.core.errors import ConfigError, UserError, check_keys, must
 from pmbnn.core.spec import Specification
 from pmbnn.data import DataError, DatasetSpec
-from pmbnn.data.base import beside
+from pmbnn.data.base import NamesFiles, beside
 from pmbnn.experiment.axes import check_names
 from pmbnn.experiment.cells import Experiment
 from pmbnn.experiment.contrasts import check_contrasts, read_contrasts
@@ -98,9 +98,12 @@ def resolved(experiment: Experiment, folder: Path | None = None) -> dict[str, An
 
 
 def _data_folder(experiment: Experiment, folder: Path | None) -> dict[str, str]:
-    """Folder of user data and plugins, relative to a results folder."""
+    """Folder of user data, stored cells and plugins, relative to a results folder."""
     has_files = experiment.plugins or any(
-        spec.is_user_data for sweep in experiment.sweeps for spec in sweep.sections["dataset"]
+        getattr(spec, "is_user_data", isinstance(spec, NamesFiles))
+        for sweep in experiment.sweeps
+        for section in ("dataset", "prior")
+        for spec in sweep.sections[section]
     )
     if folder is None or not has_files:
         return {}

@@ -321,7 +321,7 @@ def _settings_text(
 def _spec_text(spec: Specification, leave_out: str | None) -> str:
     # By alias, the name that a field had first: PRNG keys derive from digests of this text, and a
     # rename must not move every number.
-    left_out = dict(spec.locations) if isinstance(spec, DatasetSpec) else {}
+    left_out = dict(getattr(spec, "locations", {}))
     if leave_out:
         left_out[leave_out] = True
     return _canonical(spec.model_dump(mode="json", by_alias=True, exclude=left_out or None))

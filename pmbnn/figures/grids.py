@@ -186,7 +186,7 @@ def _draw_weight(axes: Axes, combinations: Combinations, row: int, column: int) 
         return
     cell = records[0].cell
     axes.set(xlim=(WEIGHTS[0], WEIGHTS[-1]), xticks=[-5, 0, 5])
-    if not cell.has_scale:
+    if not getattr(cell.prior, "is_proper", cell.has_scale):
         densities = [np.full(WEIGHTS.shape, 0.05)]  # improper: level, at no height in particular
     else:
         densities = weight_densities(cell.prior, cell.hyperprior, WEIGHTS)

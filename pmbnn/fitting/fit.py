@@ -292,7 +292,8 @@ class FitContext:
 
 
 def _fitted(cell, hyperprior, rows, fits, selection, context, seconds) -> InferredCell:
-    best, data = best_restart(fits, selection), model_data(hyperprior, rows, cell.likelihood)
+    best = best_restart(fits, selection)
+    data = model_data(hyperprior, rows, cell.likelihood, cell.prior)
     program = context.programs.program(cell, rows, context.most)
     guide = program.guide
     if cell.inference.check_optimum and best is not None and not program.flat.points:
@@ -330,7 +331,7 @@ def _search(
     cell: Cell, rows: Rows, programs: GroupPrograms, most: int | None
 ) -> LearningRateSearch:
     """Search the group's learning rate on the rows of its first cell."""
-    data = model_data(candidates_of(cell, rows)[0], rows, cell.likelihood)
+    data = model_data(candidates_of(cell, rows)[0], rows, cell.likelihood, cell.prior)
     name = settings_digest(cell)
 
     def replica(rate: float, number: int, repeat: int) -> Replica:
@@ -401,7 +402,7 @@ def _fit(
     """
     replicas = [
         Replica(
-            model_data(hyperprior, rows, cell.likelihood),
+            model_data(hyperprior, rows, cell.likelihood, cell.prior),
             derive_keys(f"{settings_digest(cell)}/{name}"),
             context.search.chosen if context.search else cell.inference.learning_rate,
         )

@@ -77,7 +77,7 @@ def _sampled(
     hyperprior = candidates_of(cell, rows)[selection.candidate if selection else 0]
     gaps = across_gaps(cell, dataset)
     samples = _sample(cell, rows, hyperprior, "sample", programs, checkpoints, *gaps)
-    data = model_data(hyperprior, rows, cell.likelihood)
+    data = model_data(hyperprior, rows, cell.likelihood, cell.prior)
     predictor, seconds = programs.predictor(cell, rows), time.monotonic() - start
     sampled = sampled_cell(cell, hyperprior, data, samples, selection, seconds, predictor)
     return replace(sampled, match=match_of(cell.hyperprior, cell.prior, cell.network, rows))
@@ -129,7 +129,7 @@ def _select(
             continue
         source = KeptDraws.spread(samples.chains.merged)
         draws = len(samples.chains.values) * min(settings.draws, cell.predict.draws)
-        data = model_data(hyperprior, kept, cell.likelihood)
+        data = model_data(hyperprior, kept, cell.likelihood, cell.prior)
         nll.append(predictor.nll(source, data, held_out, draws))
     chosen = np.zeros(len(candidates), dtype=int)
     return Selection(candidate_scales(candidates), np.array(nll)[:, None], chosen)
@@ -150,7 +150,7 @@ def _sample(
     checkpoints: Checkpoints | None,
     *further: np.ndarray,
 ) -> Samples:
-    data = model_data(hyperprior, rows, cell.likelihood)
+    data = model_data(hyperprior, rows, cell.likelihood, cell.prior)
     identity = f"{settings_digest(cell)}/{name}"
     return sample_posterior(
         programs.program(cell, rows),

@@ -116,7 +116,7 @@ def select_scale(
     chosen = np.zeros(len(candidates), dtype=int)
     for i, hyperprior in enumerate(candidates):
         candidate_fits = fits[i * restarts : (i + 1) * restarts]
-        data = model_data(hyperprior, kept, cell.likelihood)
+        data = model_data(hyperprior, kept, cell.likelihood, cell.prior)
         for restart in scored_restarts(candidate_fits):
             source = GuideDraws.from_fit(guide, candidate_fits[restart])
             nll[i, restart] = predictor.nll(source, data, held_out, cell.predict.draws)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from pmbnn.core.spec import named
-from pmbnn.data.arrays import Dataset, Rows
+from pmbnn.data.arrays import Dataset, Rows, identity_standardisation
 from pmbnn.models.hyperpriors import HYPERPRIORS, Fixed, Hierarchical, Hyperprior
 from pmbnn.models.likelihoods import (
     LIKELIHOODS,
@@ -40,15 +40,24 @@ CATEGORICAL = Categorical()
 
 
 def model_data(
-    hyperprior: Hyperprior, rows: Rows, likelihood: Likelihood = CATEGORICAL
+    hyperprior: Hyperprior,
+    rows: Rows,
+    likelihood: Likelihood = CATEGORICAL,
+    prior: Prior | None = None,
 ) -> dict[str, "np.ndarray"]:
     """Values of every data variable of a model, by name.
 
     Models that differ in these values only share one graph, hence one compiled program.
+
+    Parameters
+    ----------
+    prior
+        The prior, if it may have constants: that of a stored cell has.
     """
     import numpy as np
 
     constants = {**hyperprior.constants, **likelihood.constants}
+    constants |= {} if prior is None else prior.constants(rows)
     arrays = {name: np.asarray(value) for name, value in constants.items()}
     return {"x": rows.x, "target": rows.y, **arrays}
 
@@ -98,13 +107,16 @@ def build_model(
     hyperprior = matched(hyperprior, prior, network, dataset)
     n_outputs = likelihood.n_outputs(dataset.n_classes, dataset.n_targets)
     parameters = network.parameters(dataset.input_shape, n_outputs)
+    constants = model_data(hyperprior, dataset, likelihood, prior)
+    if (rule := prior.why_not_of(network)) is not None:
+        raise ValueError(f"`prior` {rule}.")
     # The model itself is double precision whatever the user's default: it is cast where JAX
     # takes over, and PyMC's own samplers need it.
     with (
         pytensor.config.change_flags(floatX="float64"),
         pm.Model(coords=_coords(parameters, dataset, likelihood)) as model,
     ):
-        data = _declare_data(model_data(hyperprior, dataset, likelihood))
+        data = _declare_data(constants)
         values = declare_weights(parameters, prior, hyperprior, data)
         outputs = network.forward(data["x"], values, dataset.input_shape)
         likelihood.observe(OBSERVED, outputs, data)
@@ -124,14 +136,16 @@ class NetworkParts:
     rows: Rows
 
     def build(self, rows: Rows | None = None) -> "pm.Model":
-        """PyMC model of these parts, on other rows if given."""
+        """PyMC model of these parts: on their rows, to predict with draws, or on others to fit."""
+        prior = self.prior.for_predictions if rows is None else self.prior
         rows = self.rows if rows is None else rows
-        return build_model(self.network, self.prior, self.hyperprior, self.likelihood, rows)
+        return build_model(self.network, prior, self.hyperprior, self.likelihood, rows)
 
     @property
     def data(self) -> dict[str, "np.ndarray"]:
         """Values of the model's data variables, by name."""
-        return model_data(self.hyperprior, self.rows, self.likelihood)
+        prior = self.prior.for_predictions
+        return model_data(self.hyperprior, self.rows, self.likelihood, prior)
 
     @property
     def structure(self) -> Hashable:
@@ -203,7 +217,8 @@ def dense_classifier(
         raise ValueError(f"`y` must hold class indices 0, 1, …, got {y.min()}.")
     features = tuple(f"x{i + 1}" for i in range(x.shape[1]))
     classes = tuple(str(i) for i in range(max(2, int(y.max()) + 1)))
-    rows = Rows(x, y.astype(np.int64), features, classes)
+    maps = (identity_standardisation(len(features)), identity_standardisation())
+    rows = Rows(x, y.astype(np.int64), features, classes, (), (), *maps)
     network = Dense(hidden=hidden, activation=activation)
     return build_model(network, prior, hyperprior, CATEGORICAL, rows)
 

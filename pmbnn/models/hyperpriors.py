@@ -85,7 +85,8 @@ class Fixed(Hyperprior):
         each layer, shared by its weights and biases. ``{match: {kernel: rbf, lengthscale: 1,
         amplitude: 1}}`` chooses such a list so that functions drawn from the prior look like those
         of a Gaussian process. Of candidates ``{tune: {log: [low, high, count]}}`` each cell takes
-        the one with the lowest NLL on held-out training rows. The prior ``flat`` has none.
+        the one with the lowest NLL on held-out training rows. The priors ``flat`` and
+        ``cell`` have none.
     """
 
     kind: Literal["fixed"] = "fixed"

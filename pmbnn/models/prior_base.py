@@ -8,7 +8,10 @@ from pydantic import model_validator
 from pmbnn.core.spec import Positive, Specification, added
 
 if TYPE_CHECKING:
+    import numpy as np
     from pytensor.tensor import TensorVariable
+
+    from pmbnn.data.arrays import Rows
 
 STANDARD = "_z"
 """Ending of the names of standard draws that a model transforms; traces do not keep them."""
@@ -23,7 +26,8 @@ class Prior(Specification):
         Divide the scale by the square root of the number of inputs of a unit (Neal, 1996).
     bias_scale
         Fixed scale of the biases, whatever ``fan_in`` and the hyperprior are. By default, biases
-        have the scale of the weights of their layer; ``flat`` takes none.
+        have the scale of the weights of their layer; ``flat`` and
+        ``cell`` take none.
     """
 
     kind: str
@@ -57,6 +61,11 @@ class Prior(Specification):
         return self.has_scale and type(self).own_scales is Prior.own_scales
 
     @property
+    def is_proper(self) -> bool:
+        """Whether it is a distribution. A prior without a scale that is one says so itself."""
+        return self.has_scale
+
+    @property
     def is_on_line(self) -> bool:
         """Whether the free variables of weights are on the whole line, as a temperature needs them.
 
@@ -73,6 +82,19 @@ class Prior(Specification):
                 f"got {self.bias_scale:g}"
             )
         return self
+
+    @property
+    def for_predictions(self) -> "Prior":
+        """The prior in models that predict with stored draws, which need no density of weights."""
+        return self
+
+    def why_not_of(self, network: Specification) -> str | None:
+        """What the prior must be where it does not fit a network; None if it does."""
+        return None
+
+    def constants(self, rows: "Rows") -> "Mapping[str, np.ndarray]":
+        """Names and values of the constants that a model on some rows holds as data."""
+        return {}
 
     def n_free(self, weights: int) -> int:
         """Number of free scalars of a model with this number of weights, weights included.

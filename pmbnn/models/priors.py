@@ -1,6 +1,7 @@
 """Weight priors by class, as `pmbnn.priors`, and their registry.
 
-Those with local scales are in `global_local`. Every weight prior has location 0.
+Those with local scales are in `global_local`, that of a stored cell is in `cell_posterior`. Every
+other weight prior has location 0.
 """
 
 from math import log
@@ -9,6 +10,7 @@ from typing import Annotated, ClassVar, Literal, get_args
 from pydantic import Field, model_validator
 
 from pmbnn.core.spec import Positive, registry
+from pmbnn.models.cell_posterior import CellPosterior
 from pmbnn.models.global_local import R2D2, Horseshoe, MultivariateT
 from pmbnn.models.prior_base import STANDARD, Prior
 from pmbnn.models.pymc_distributions import (
@@ -304,12 +306,14 @@ PRIORS: dict[str, type[Prior]] = registry(
     Horseshoe,
     R2D2,
     Flat,
+    CellPosterior,
     PyMCPrior,
 )
 
 __all__ = [
     "PRIORS",
     "Cauchy",
+    "CellPosterior",
     "CorrelatedNormal",
     "Flat",
     "Horseshoe",

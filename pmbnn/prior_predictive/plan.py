@@ -106,7 +106,7 @@ def plan_priors(experiment: Experiment, cells: Sequence[Cell]) -> Plan:
 
 def why_left_out(cell: Cell) -> str | None:
     """Why nothing can be drawn from the prior of a cell; None if something can."""
-    if not cell.prior.has_scale:
+    if not cell.prior.is_proper:
         return f"prior {cell.prior.kind}: improper, nothing can be drawn from it"
     if cell.has_points:
         return "point parameters: they are maximised, nothing can be drawn from them"

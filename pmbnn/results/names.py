@@ -9,7 +9,14 @@ import numpy as np
 
 from pmbnn.core.spec import Specification
 from pmbnn.data.base import DatasetSpec
-from pmbnn.experiment.cells import Cell, file_label, has_scale, number_label, short_name
+from pmbnn.experiment.cells import (
+    SHOWN_DIGITS,
+    Cell,
+    file_label,
+    has_scale,
+    number_label,
+    short_name,
+)
 from pmbnn.models.hyperpriors import Match
 from pmbnn.results.record import CellRecord
 
@@ -75,8 +82,13 @@ def _flatten(value: Any, prefix: str) -> Iterable[tuple[str, Any]]:
 
 
 def kind_name(spec: Specification) -> str:
-    """Kind of a specification; of a distribution of PyMC, its name there."""
-    return spec.dist if spec.kind == "pymc" else spec.kind
+    """Kind of a specification; of a distribution of PyMC, its name there; of a cell, digits."""
+    match spec.kind:
+        case "pymc":
+            return spec.dist
+        case "cell":
+            return f"cell {spec.sha256[:SHOWN_DIGITS]}"
+    return spec.kind
 
 
 def label(spec: Specification) -> str:

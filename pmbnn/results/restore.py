@@ -144,8 +144,10 @@ def _first_row(trace: xr.DataTree, spec: DatasetSpec) -> tuple[Rows, Standardisa
             features = _labels(trace[group], "feature")
     classes, targets = _labels(predictions, "output"), _labels(predictions, TARGET_NAME)
     target = np.zeros((1, len(targets)) if targets else 1, np.int64 if classes else np.float64)
-    rows = Rows(np.zeros((1, len(mean))), target, features, classes, shape, targets)
-    return rows, Standardisation(mean, kept["standardisation_sd"].values)
+    standardisation = Standardisation(mean, kept["standardisation_sd"].values)
+    maps = standardisation, target_standardisation(trace)
+    x = np.zeros((1, len(mean)))
+    return Rows(x, target, features, classes, shape, targets, *maps), standardisation
 
 
 def _labels(group: xr.DataTree, dim: str) -> tuple[str, ...]:

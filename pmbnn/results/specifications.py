@@ -8,7 +8,7 @@ from pathlib import Path
 from pmbnn.core.errors import ConfigError
 from pmbnn.core.spec import Specification
 from pmbnn.data import DATASETS
-from pmbnn.data.base import beside
+from pmbnn.data.base import NamesFiles, beside
 from pmbnn.experiment.cells import SOURCES, Unknown, stored_specification
 from pmbnn.experiment.load import data_folder
 from pmbnn.experiment.plugins import METRIC, stored_parts
@@ -49,9 +49,10 @@ def stored_specifications(
     }
     dataset = DATASETS.get(getattr(record.cell.dataset, "kind", None))
     is_user_data = dataset is not None and dataset.is_user_data
+    names_files = is_user_data or isinstance(record.cell.prior, NamesFiles)
     with (
         _stored_parts(needed, folder, f"The cell `{cell}`"),
-        beside(stored_data_folder(folder) if is_user_data else folder, folder),
+        beside(stored_data_folder(folder) if names_files else folder, folder),
     ):
         specs = {
             section: stored_specification(

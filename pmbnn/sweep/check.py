@@ -79,7 +79,7 @@ def references(
     lacking = without_quantiles(before) if settings.needs_quantiles else {}
     after = with_sampler(before, settings, folder, lacking)
     check_data(after)
-    posteriors = {c.posterior for c in finished if c.prior.has_scale and not c.is_tempered}
+    posteriors = {c.posterior for c in finished if c.prior.is_proper and not c.is_tempered}
     cells = [c for c in after.cells if c.inference == settings and c.posterior in posteriors]
     return References(after, tuple(cells), tuple(_left_out(finished, settings, lacking)))
 
@@ -130,7 +130,7 @@ def _left_out(
 ) -> list[str]:
     """Why some cells have no reference, each reason once."""
     lines = []
-    improper = {cell.prior.kind for cell in cells if not cell.prior.has_scale}
+    improper = {cell.prior.kind for cell in cells if not cell.prior.is_proper}
     lines += [f"prior {k}: improper, there may be no posterior to sample" for k in sorted(improper)]
     points = {cell.sweep for cell in cells if cell.has_points}
     lines += [f"sweep {name}: has point parameters, which are maximised" for name in sorted(points)]

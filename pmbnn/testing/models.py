@@ -113,7 +113,7 @@ def check_model(
         must(dims == parameter.dims, f"`{parameter.name}` has dims {parameter.dims}", dims)
     hyperprior = hyperprior if prior.has_scale else Fixed(scale=None)
     data = {v.name: v.get_value().tolist() for v in model.data_vars if v.name not in ROW_DATA}
-    constants = {**hyperprior.constants, **likelihood.constants}
+    constants = {**hyperprior.constants, **likelihood.constants, **prior.constants(rows)}
     constants = {name: np.asarray(value).tolist() for name, value in constants.items()}
     must(data == constants, f"the constants {constants} are the model's data", data)
     size = sum(value.size for value in random_point(model).values())

@@ -306,8 +306,8 @@ PLACE = "sweeps[0]"
 MISTAKES = {
     "kink": (
         {"prior": "laplace"},
-        f"`{PLACE}.prior` must be correlated_normal or normal or student_t with guide laplace, "
-        "which needs two derivatives of its density, got 'laplace'.",
+        f"`{PLACE}.prior` must be cell or correlated_normal or normal or student_t with guide "
+        "laplace, which needs two derivatives of its density, got 'laplace'.",
     ),
     "learned scale": (
         {"hyperprior": "half_normal"},

@@ -6,6 +6,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+from makers import GENERAL_PRIORS as PRIORS
 from makers import with_defaults
 from pytensor.graph.basic import clone_get_equiv
 from pytensor.graph.fg import FunctionGraph
@@ -17,7 +18,7 @@ from pmbnn.inference.flat import flatten_model
 from pmbnn.models.build import dense_classifier
 from pmbnn.models.hyperpriors import HYPERPRIORS, HalfNormal
 from pmbnn.models.layers import convolve, max_pool
-from pmbnn.models.priors import PRIORS, Horseshoe, MultivariateT, ScaleMixture
+from pmbnn.models.priors import Horseshoe, MultivariateT, ScaleMixture
 
 ROWS = 12
 RNG = np.random.default_rng(0)

@@ -7,6 +7,7 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from makers import GENERAL_PRIORS as PRIORS
 from makers import with_defaults
 from scipy import stats
 from scipy.special import expit, log_softmax, logit
@@ -27,7 +28,7 @@ from pmbnn.models.networks import (
     ShapeError,
 )
 from pmbnn.models.prior_base import STANDARD
-from pmbnn.models.priors import PRIORS, Horseshoe, Normal, ScaleMixture, StudentT
+from pmbnn.models.priors import Horseshoe, Normal, ScaleMixture, StudentT
 from pmbnn.testing import check_model, random_point
 
 
@@ -538,8 +539,8 @@ def test_dense_classifier_has_two_classes_at_least(labels):
         (
             {"prior": "gauss"},
             (
-                "^`prior` must be one of cauchy, correlated_normal, flat, horseshoe, "
-                "laplace, multivariate_t, normal, "
+                "^`prior` must be one of cauchy, cell, correlated_normal, flat, "
+                "horseshoe, laplace, multivariate_t, normal, "
                 "pymc, r2d2, scale_mixture, student_t, trainable_mean, got 'gauss'.$"
             ),
         ),

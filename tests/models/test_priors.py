@@ -6,6 +6,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+from makers import GENERAL_PRIORS as PRIORS
 from makers import with_defaults
 from scipy import stats
 from scipy.special import expit, logit, logsumexp
@@ -26,7 +27,7 @@ from pmbnn.models.hyperpriors import (
 from pmbnn.models.likelihoods import Categorical
 from pmbnn.models.networks import Dense
 from pmbnn.models.prior_base import Prior
-from pmbnn.models.priors import PRIORS, Horseshoe, Normal, ScaleMixture, StudentT, TrainableMean
+from pmbnn.models.priors import Horseshoe, Normal, ScaleMixture, StudentT, TrainableMean
 from pmbnn.testing import check_prior
 
 POSITIVE = np.logspace(-8, 9, 69)

@@ -31,7 +31,7 @@ def network(prior="normal", hyperprior="fixed", likelihood=None):
 
 
 OTHERS = (Horseshoe(per="unit"), Horseshoe(slab_scale=2.0), ScaleMixture(learned=True))
-ENTRIES = (*(cls() for kind, cls in PRIORS.items() if kind != "pymc"), *OTHERS)
+ENTRIES = (*(cls() for kind, cls in PRIORS.items() if kind not in ("cell", "pymc")), *OTHERS)
 
 
 @pytest.mark.parametrize("prior", ENTRIES, ids=str)
@@ -101,8 +101,8 @@ REASON = (
     "computes, got"
 )
 SMC_PRIORS = (
-    "must be cauchy or correlated_normal or horseshoe or laplace or multivariate_t or normal or "
-    "pymc or trainable_mean"
+    "must be cauchy or cell or correlated_normal or horseshoe or laplace or multivariate_t or "
+    "normal or pymc or trainable_mean"
 )
 MISTAKES = {
     "prior": ({"prior": ["normal", "student_t"]}, f"`{AT}.prior[1]` {SMC_PRIORS} {REASON} 'stu"),

@@ -5,7 +5,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
-from makers import with_defaults
+from makers import GENERAL_PRIORS, with_defaults
 from scipy import stats
 
 import pmbnn as pb
@@ -96,7 +96,7 @@ def test_scales_of_single_weights_and_units_cannot_be_raised(per):
         build_log_density(model, n_observations(model), "float64", tempering(0.5, prior))
 
 
-ON_LINE = [*(with_defaults(cls) for kind, cls in pb.priors.PRIORS.items() if kind != "pymc")]
+ON_LINE = [*(with_defaults(cls) for kind, cls in GENERAL_PRIORS.items() if kind != "pymc")]
 ON_LINE += [pb.priors.PyMCPrior(dist="Logistic", s=0.5), pb.priors.PyMCPrior(dist="Moyal")]
 ON_LINE += [pb.priors.PyMCPrior(dist="HalfNormal"), pb.priors.PyMCPrior(dist="Uniform", lower=-1)]
 

@@ -101,7 +101,7 @@ BY_HAND = pb.Moons(noise=0.3, train=20, test=10).load()
 WRONG = [
     ([of_frame(), BY_HAND], {}, "`sweeps[0].dataset[1]` must be a data set that `pb.Dataset.from_"),
     (FRAME, {}, "`sweeps[0].dataset` must be a name, a number, a list, a mapping or an object of"),
-    (of_frame(), {"prior": "normel"}, "`sweeps[0].prior` must be one of cauchy, correlated_normal"),
+    (of_frame(), {"prior": "normel"}, "`sweeps[0].prior` must be one of cauchy, cell, correlat"),
     ([of_frame(), of_frame()], {}, "`sweeps[0].dataset[1]` must not repeat `sweeps[0].dataset[0]`"),
     (
         dataclasses.replace(of_frame(), y_test=of_frame().y_test + 1),
