@@ -58,8 +58,9 @@ class CellPosterior(NamesFiles, Prior):
     path
         Folder of the cell, ``results/NAME/cells/CELL``, looked up like files of data.
     sha256
-        Digest of what is read of the cell, in hexadecimal. It is filled in when an experiment file
-        is read; where it is given, another content of the cell is an error of the fit.
+        Digest of what is read of the cell, in hexadecimal; by default that of its present content,
+        which is filled in when the setting is read. If the content is another one when a model is
+        built, that is an error.
     """
 
     kind: Literal["cell"] = "cell"
