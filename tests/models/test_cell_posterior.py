@@ -18,10 +18,12 @@ from pmbnn.experiment.load import check_data, load_experiment
 from pmbnn.experiment.plan import identity, jobs
 from pmbnn.fitting.job import run_job
 from pmbnn.fitting.tasks import JobTask
+from pmbnn.inference.engines import fit_model
 from pmbnn.inference.flat import flatten_model
 from pmbnn.inference.log_density import build_log_density
 from pmbnn.models import cell_posterior
 from pmbnn.models.networks import Convolution, Dense, Flatten, Layered
+from pmbnn.models.prior_draws import prior_draws
 from pmbnn.models.priors import CellPosterior
 from pmbnn.prior_predictive.plan import why_left_out
 from pmbnn.results.loading import load_results, restore_cell
@@ -428,3 +430,21 @@ def test_models_of_raw_arrays(tmp_path):
         x, np.arange(6) % 2, (3,), prior=prior | {"path": tmp_path / "cell"}
     )
     assert flatten_model(model, rows=None).size == 17
+
+
+def test_functions_are_drawn_from_it(tmp_path):
+    """As ``pmbnn prior`` does."""
+    draws = write_cell(tmp_path / "cell")
+    model = build(CellPosterior(path=tmp_path / "cell"))
+    drawn = prior_draws(model, ["weight_2"], random_seed=0)(400)["weight_2"]
+    mean, sd = draws["weight_2"].mean(axis=0), draws["weight_2"].std(axis=0, ddof=1)
+    assert (np.abs(drawn.mean(axis=0) - mean) < 4 * sd / 20).all()
+    np.testing.assert_allclose(drawn.std(axis=0), sd, rtol=0.2)
+
+
+def test_its_divergence_is_exact(tmp_path):
+    write_cell(tmp_path / "cell")
+    model = build(CellPosterior(path=tmp_path / "cell"))
+    _, fits = fit_model(model, pb.Inference(steps=20, restarts=1))
+    assert {fits[0].kl_forms[name] for name in ("weight_1", "bias_1")} == {"exact"}
+    assert fits[0].status != "improper"
