@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import PrivateAttr, model_validator
 
 from pmbnn.core.errors import SettingError
-from pmbnn.core.spec import Specification
+from pmbnn.core.spec import Specification, digests_of
 from pmbnn.data.base import DataError, DataSettingError, NamesFiles, current_folders, find
 from pmbnn.models.prior_base import Prior
 
@@ -101,8 +101,13 @@ class CellPosterior(NamesFiles, Prior):
     def why_not_of(self, network: Specification) -> str | None:
         """What the prior must be if its cell, once it was read, is of another network."""
         stored, given = _READ.get(self.sha256), network.model_dump(mode="json")
-        if stored is None or stored.network == given:
+        if stored is None:
             return None
+        if stored.network == given:
+            is_same = digests_of(network) == stored.plugins.get("network", set())
+            return (
+                None if is_same else "must be a cell of the same network, whose plugin has changed"
+            )
         return f"must be a cell of network {given}, got one of {stored.network}"
 
     def constants(self, rows: "Rows") -> "Mapping[str, np.ndarray]":
@@ -160,7 +165,7 @@ class CellDraws:
     network
         Settings of its network.
     plugins
-        Sections of its settings that are made of plugins.
+        SHA-256 of the plugins of each section of its settings that is made of some.
     """
 
     title: str
@@ -169,14 +174,15 @@ class CellDraws:
     inputs: "Standardisation"
     targets: "Standardisation"
     network: Mapping[str, Any]
-    plugins: frozenset[str]
+    plugins: Mapping[str, frozenset[str]]
 
     @property
     def sha256(self) -> str:
         """Digest of all of it but the folder, in hexadecimal."""
         import numpy as np
 
-        content = [self.network, sorted(self.plugins), [[n, self.labels[n]] for n in self.draws]]
+        plugins = {section: sorted(digests) for section, digests in self.plugins.items()}
+        content = [self.network, plugins, [[n, self.labels[n]] for n in self.draws]]
         digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode())
         maps = (self.inputs, self.targets)
         for array in (*self.draws.values(), *(a for m in maps for a in (m.mean, m.sd))):
@@ -243,7 +249,7 @@ class CellDraws:
         weight, bias = f"weight_{number}", f"bias_{number}"
         labels = self.labels.get(weight, {})
         is_dense = len(labels) == 2 and [*labels][axis] == dim and bias in self.draws
-        if not is_dense or len(labels[dim]) != len(new.mean) or sections & self.plugins:
+        if not is_dense or len(labels[dim]) != len(new.mean) or sections & self.plugins.keys():
             self._refuse(
                 "must be a cell whose rows were standardised as these: its "
                 f"{'first' if dim == 'feature' else 'last'} layer cannot take up the difference. "
@@ -307,7 +313,10 @@ def _read(folder: Path) -> CellDraws:
         ),
         targets=targets,
         network=record["settings"]["network"],
-        plugins=frozenset(s for plugin in record["plugins"] for s in plugin["sections"]),
+        plugins={
+            section: frozenset(p["sha256"] for p in record["plugins"] if section in p["sections"])
+            for section in {s for plugin in record["plugins"] for s in plugin["sections"]}
+        },
     )
     _READ[cell.sha256] = cell
     for oldest in [*_READ][:-KEPT]:

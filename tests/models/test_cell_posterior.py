@@ -87,7 +87,7 @@ def write_cell(
         "status": "converged",
         "files": {"trace.nc": {"sha256": digest}},
         "settings": {"network": network.model_dump(mode="json")},
-        "plugins": [{"sections": list(plugins)}],
+        "plugins": [{"sections": list(plugins), "sha256": "0"}],
     }
     (folder / "metrics.json").write_text(json.dumps(record))
     return {name: array.astype(np.float64) for name, array in draws.items()}
@@ -248,6 +248,8 @@ def test_standardisations_that_no_layer_takes_up(tmp_path):
     refused("its last layer cannot take up the difference. Set `standardise_target: false`",
             plugin, rows(targets=OTHER_TARGETS))  # fmt: skip
     assert build(CellPosterior(path=plugin), rows(OTHER_INPUTS)) is not None
+    write_cell(tmp_path / "network", plugins=["network"])
+    refused("the same network, whose plugin has changed", tmp_path / "network", error=ValueError)
 
 
 def test_large_networks_whose_first_layers_were_not_stored(tmp_path):
