@@ -18,7 +18,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from pmbnn.core.errors import must_be_one_of
+from pmbnn.core.errors import must, must_be_one_of
 from pmbnn.core.machine import Device, current_device, device_here, running_on
 from pmbnn.core.spec import Specification, Tune, named, plain, validated
 from pmbnn.data.arrays import (
@@ -412,7 +412,11 @@ class BayesianNetwork(BaseEstimator):
                 del settings["steps"]
             if not is_tuned:  # nothing is held out where nothing is chosen by it
                 settings["validation"] = 0.0
-        return validated(cls, settings | further, PLACES, "settings")
+        made = validated(cls, settings | further, PLACES, "settings")
+        if is_tuned and made.validation == 0 and getattr(made, "guide", None) != "laplace":
+            rule = "must be > 0 to tune a scale by held-out rows (with guide laplace, 0 tunes it by"
+            raise must("settings.validation", f"{rule} the evidence)", made.validation)
+        return made
 
     def _posterior(self) -> Posterior:
         """The posterior, on the device that the parameters name in this process."""

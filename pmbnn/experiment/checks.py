@@ -73,11 +73,14 @@ def check_sections(choices: Choices, pairs: Pairs) -> None:
 
 
 def _check_choosing(inferences: list[Choice], pairs: Pairs) -> None:
-    """A scale is tuned by rows that are held out."""
+    """A scale is tuned by rows that are held out, or by Laplace's evidence."""
     for inference, (_, hyperprior) in product(inferences, pairs):
         validation, spec = inference.spec.validation, hyperprior.spec
-        if validation == 0 and isinstance(spec, Fixed) and isinstance(spec.scale, Tune):
-            rule = f"must be > 0 to tune `{hyperprior.place_of('scale')}`"
+        if validation > 0 or getattr(inference.spec, "guide", None) == "laplace":
+            continue
+        if isinstance(spec, Fixed) and isinstance(spec.scale, Tune):
+            rule = f"must be > 0 to tune `{hyperprior.place_of('scale')}` by held-out rows"
+            rule += " (with guide laplace, 0 tunes it by the evidence)"
             raise must(inference.place_of("validation"), rule, validation)
 
 

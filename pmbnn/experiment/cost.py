@@ -137,7 +137,8 @@ def cell_work(cell: Cell) -> Work:
         choosing, final = options if options > 1 else 0, 1
     else:
         choosing = options * settings.restarts if settings.validation > 0 else 0
-        final = settings.restarts
+        # Without held-out rows every candidate is fitted to all rows, and its evidence compared.
+        final = settings.restarts * (1 if settings.validation > 0 else options)
     steps, operations, seconds = 0, 0, 0.0
     for fits, n_rows in ((choosing, choosing_rows(rows, settings.validation)), (final, rows)):
         if cell.is_sampled:

@@ -1,7 +1,8 @@
 """Fitting the cells of a job: select on held-out rows, then fit all rows.
 
 No test row is seen here. What a cell must choose (a tuned scale, the restart under an improper
-prior) and the score that ranks cells come from fits on part of the training rows.
+prior) and the score that ranks cells come from fits on part of the training rows. Where none are
+held out, every candidate is fitted to all rows, and that of highest evidence is taken.
 """
 
 import time
@@ -24,6 +25,7 @@ from pmbnn.fitting.select import (
     candidates_of,
     restart_weights,
     search_learning_rate,
+    select_by_evidence,
     select_scale,
 )
 from pmbnn.inference.engines import engine_of
@@ -262,20 +264,29 @@ def fit_job(
     selections: Sequence[Selection | None] = [None] * len(cells)
     if most is not None:
         selections = _select(cells, training, context)
-    chosen = [
-        candidates_of(cell, rows)[selection.candidate if selection else 0]
-        for cell, rows, selection in zip(cells, training, selections, strict=True)
-    ]
+    candidates = [candidates_of(cell, rows) for cell, rows in zip(cells, training, strict=True)]
+    if most is not None:
+        candidates = [
+            (those[selection.candidate],)
+            for those, selection in zip(candidates, selections, strict=True)
+        ]
     named = [
-        {f"fit/{restart}": hyperprior for restart in range(cell.inference.restarts)}
-        for cell, hyperprior in zip(cells, chosen, strict=True)
+        {
+            f"fit/{restart}" if i == 0 else f"fit/{i}/{restart}": hyperprior
+            for i, hyperprior in enumerate(those)
+            for restart in range(cell.inference.restarts)
+        }
+        for cell, those in zip(cells, candidates, strict=True)
     ]
     held_out = [_validation_rows(datasets[cell.dataset]) for cell in cells]
     snapshots = cells[0].predict.diagnostics.steps
     fits = _fit(cells, training, named, held_out, "fit", context, snapshots)
     seconds = (time.monotonic() - start) / len(cells)
-    columns = zip(cells, chosen, training, fits, selections, strict=True)
-    return [_fitted(*column, context, seconds) for column in columns]
+    columns = zip(cells, training, candidates, fits, selections, strict=True)
+    return [
+        _fitted(cell, rows, *_chosen(cell, *choice), context, seconds)
+        for cell, rows, *choice in columns
+    ]
 
 
 @dataclass(frozen=True)
@@ -291,7 +302,21 @@ class FitContext:
     most: int | None
 
 
-def _fitted(cell, hyperprior, rows, fits, selection, context, seconds) -> InferredCell:
+def _chosen(
+    cell: Cell,
+    candidates: Sequence[Hyperprior],
+    fits: Sequence[Fit],
+    selection: Selection | None,
+) -> tuple[Hyperprior, Sequence[Fit], Selection | None]:
+    """A cell's hyperprior with its fits, and how it was chosen; several have an evidence each."""
+    if len(candidates) == 1:
+        return candidates[0], fits, selection
+    selection = select_by_evidence(cell, fits, candidates)
+    first = selection.candidate * cell.inference.restarts
+    return candidates[selection.candidate], fits[first : first + cell.inference.restarts], selection
+
+
+def _fitted(cell, rows, hyperprior, fits, selection, context, seconds) -> InferredCell:
     best = best_restart(fits, selection)
     data = model_data(hyperprior, rows, cell.likelihood, cell.prior)
     program = context.programs.program(cell, rows, context.most)

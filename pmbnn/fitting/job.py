@@ -197,7 +197,8 @@ def _selection_entry(selection: Selection | None, log_scale: float) -> ScaleSele
         return None
     return ScaleSelection(
         scales=selection.scales.tolist(),
-        nll=(selection.nll + log_scale).tolist(),
+        nll=None if selection.nll is None else (selection.nll + log_scale).tolist(),
+        evidence=None if selection.evidence is None else selection.evidence.tolist(),
         restart=selection.restart.tolist(),
         candidate=selection.candidate,
     )
@@ -214,6 +215,7 @@ def _evaluate(
         log_scale = dataset.target_standardisation.log_scale
         importance = importance_results(fitted, predictor, log_scale)
     scale, selection = getattr(fitted.hyperprior, "scale", None), fitted.selection
+    is_held_out = selection is not None and selection.nll is not None
     results = {
         **evaluation.results,
         **importance,
@@ -221,7 +223,7 @@ def _evaluate(
         "scale": scale if isinstance(scale, int | float) else None,
         **({} if fitted.match is None else fitted.match.numbers),
         # The choice was made by scores of targets as they were fitted: all differ by one constant.
-        "validation_nll": None if selection is None else float(selection.scores.min()) + log_scale,
+        "validation_nll": float(selection.scores.min()) + log_scale if is_held_out else None,
     }
     entries = {"predictive": evaluation.test.key, "results": results}
     entries |= {"source": dataset.source, "overlap": dataset.overlap}

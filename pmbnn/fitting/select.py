@@ -1,4 +1,4 @@
-"""Choices of a fit: a learning rate by short fits, scale and restart by held-out rows.
+"""Choices of a fit: a learning rate by short fits, scale and restart by held-out rows or evidence.
 
 No test row is seen here.
 """
@@ -63,7 +63,7 @@ def search_learning_rate(
 
 @dataclass(frozen=True)
 class Selection:
-    """Scores of the candidate scales of one cell, by fits on part of its training rows.
+    """Scores of the candidate scales of one cell, by held-out training rows or by the evidence.
 
     Attributes
     ----------
@@ -71,20 +71,28 @@ class Selection:
         Candidate scales, ``(candidate,)``; not a number where there is nothing to tune.
     nll
         Negative log-probability of the held-out rows, in nats an observation,
-        ``(candidate, restart)``; not a number where a fit diverged.
+        ``(candidate, restart)``; not a number where a fit diverged. None by the evidence.
     restart
         The restart that stands for each candidate, ``(candidate,)``: that of highest ELBO, or
         of lowest score where the ELBO means nothing.
+    evidence
+        Log evidence of all training rows, in nats, ``(candidate, restart)``; not a number where a
+        fit diverged. None by held-out rows.
     """
 
     scales: np.ndarray
-    nll: np.ndarray
+    nll: np.ndarray | None
     restart: np.ndarray
+    evidence: np.ndarray | None = None
 
     @property
     def scores(self) -> np.ndarray:
-        """One score a candidate, infinite where every fit diverged, ``(candidate,)``."""
-        chosen = np.take_along_axis(self.nll, self.restart[:, None], axis=1)[:, 0]
+        """NLL, or minus log evidence, of each candidate, ``(candidate,)``.
+
+        It is infinite where every fit diverged.
+        """
+        scores = -self.evidence if self.nll is None else self.nll
+        chosen = np.take_along_axis(scores, self.restart[:, None], axis=1)[:, 0]
         return np.where(np.isfinite(chosen), chosen, np.inf)
 
     @property
@@ -123,6 +131,28 @@ def select_scale(
         if np.isfinite(nll[i]).any():
             chosen[i] = np.nanargmin(nll[i])
     return Selection(candidate_scales(candidates), nll, chosen)
+
+
+def select_by_evidence(
+    cell: Cell, fits: Sequence[Fit], candidates: Sequence[Hyperprior]
+) -> Selection:
+    """The log evidence of a cell's candidate scales, by Laplace approximations on all rows.
+
+    Parameters
+    ----------
+    fits
+        The restarts of one candidate after the other.
+    candidates
+        What the cell chooses from; see `candidates_of`.
+
+    References
+    ----------
+    MacKay (1992), A Practical Bayesian Framework for Backpropagation Networks.
+    """
+    evidence = np.array([np.nan if one.failed else one.elbo for one in fits])
+    evidence = evidence.reshape(len(candidates), cell.inference.restarts)
+    restart = np.where(np.isnan(evidence), -np.inf, evidence).argmax(axis=1)
+    return Selection(candidate_scales(candidates), None, restart, evidence)
 
 
 def candidates_of(cell: Cell, rows: Rows) -> tuple[Hyperprior, ...]:

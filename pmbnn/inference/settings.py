@@ -130,7 +130,8 @@ class Inference(Specification):
         has no maximum. Proper models are not touched.
     validation
         Share of the training rows that is held out to choose a tuned scale and to rank cells;
-        then all training rows are fitted. With 0 nothing is held out.
+        then all training rows are fitted. With 0 nothing is held out; a tuned scale is then that of
+        highest evidence, which the guide ``laplace`` alone has.
     check_optimum
         Compare the means of the restart that predicts with those of highest ELBO: the largest
         distance in standard deviations of the guide, its error, and the gain of the ELBO that is

@@ -240,18 +240,22 @@ def _chains(record: CellRecord) -> PlainTable | None:
 
 
 def _candidates(record: CellRecord) -> PlainTable | None:
-    """Scales that were tried, with their held-out scores."""
+    """Scales that were tried, with their held-out scores or evidence."""
     selection = record.selection
     if selection is None:
         return None
+    heading, scored, best_of = "NLL of held-out rows (nats)", selection.nll, min
+    if selection.evidence is not None:
+        heading, scored, best_of = "log evidence of all training rows", selection.evidence, max
+        heading = with_unit(heading, "elbo", record.predictive == "density")
     rows = []
-    for number, (scale, scores) in enumerate(zip(selection.scales, selection.nll, strict=True)):
-        best = min((score for score in scores if score is not None), default=None)
+    for number, (scale, scores) in enumerate(zip(selection.scales, scored, strict=True)):
+        best = best_of((score for score in scores if score is not None), default=None)
         is_chosen = number == selection.candidate
         at_end = f", {AT_GRID_END}" if is_chosen and scale_at_grid_end(record) else ""
         chosen = f"chosen{at_end}" if is_chosen else ""
         rows.append([number_text(scale), number_text(best), chosen])
-    return PlainTable("Scales tried", ("scale", "NLL of held-out rows (nats)", ""), rows)
+    return PlainTable("Scales tried", ("scale", heading, ""), rows)
 
 
 def _image_sets(record: CellRecord) -> PlainTable | None:

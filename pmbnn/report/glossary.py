@@ -12,7 +12,8 @@ TERMS: Mapping[str, str] = {
     "hyperprior": "The distribution of the scale of a prior. Under a fixed one the scale is a "
     "number; under any other it is learned with the weights.",
     "tuned": "A fixed scale is tuned if it is chosen from a grid of candidates, by the NLL of "
-    "held-out training rows. The network is then fitted to all training rows.",
+    "held-out training rows; the network is then fitted to all training rows. Under Laplace's "
+    "approximation without held-out rows it is chosen by the evidence of all training rows.",
     "at an end of the grid": "The chosen scale or learning rate is the smallest or largest "
     "candidate. One beyond may be better: widen the grid.",
     "data seed": "The seed of a data set. Another seed draws other rows, or splits the same rows "

@@ -72,7 +72,7 @@ class LearningRateSearch(_Part):
 
 
 class ScaleSelection(_Part):
-    """Held-out scores by which a cell chose its scale and restart.
+    """Held-out scores, or evidence, by which a cell chose its scale and restart.
 
     Attributes
     ----------
@@ -80,17 +80,23 @@ class ScaleSelection(_Part):
         Candidate scales, ``(candidate,)``; null where there is nothing to tune.
     nll
         Negative log-probability of the held-out rows, nats an observation, of targets in original
-        units, ``(candidate, restart)``; null where a fit diverged or was not scored.
+        units, ``(candidate, restart)``; null where a fit diverged or was not scored, and as a
+        whole where the evidence chose.
     restart
         The restart that stands for each candidate, ``(candidate,)``.
     candidate
         The candidate chosen.
+    evidence
+        Log evidence of all training rows by Laplace's approximation, nats, of targets as they were
+        fitted, ``(candidate, restart)``; null where a fit diverged, and as a whole where held-out
+        rows chose.
     """
 
     scales: tuple[Number, ...]
-    nll: tuple[tuple[Number, ...], ...]
+    nll: tuple[tuple[Number, ...], ...] | None
     restart: tuple[int, ...]
     candidate: int
+    evidence: tuple[tuple[Number, ...], ...] | None = None
 
 
 class Sampling(_Part):

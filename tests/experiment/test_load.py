@@ -596,8 +596,8 @@ MISTAKES = [
     ),
     (
         experiment(hyperprior=TUNED, inference="{validation: [0.2, 0]}"),
-        "`sweeps[0].inference.validation[1]` must be > 0 to tune `sweeps[0].hyperprior.scale`, "
-        "got 0.0.",
+        "`sweeps[0].inference.validation[1]` must be > 0 to tune `sweeps[0].hyperprior.scale` "
+        "by held-out rows (with guide laplace, 0 tunes it by the evidence), got 0.0.",
     ),
     (
         experiment(prior="flat", inference="{validation: 0, restarts: 2}"),
