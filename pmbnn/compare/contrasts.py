@@ -97,7 +97,7 @@ DELTA_COLUMNS = (
     "contrast", "exploratory", "data", "data_set", "seed", "overlap", "metric",
     "delta_reference", "delta_reference_mcse", "delta_advi", "delta_advi_mcse",
     "delta", "delta_mcse", "delta_ensemble", "delta_ensemble_mcse", "ensemble_seeds",
-    "doubtful", *COUNTS,
+    "doubtful", *COUNTS, "both_infinite",
 )  # fmt: skip
 """Of every contrast, data set and data seed, and how far data seeds are the same rows
 (`Dataset.overlap`). ``data`` tells other settings apart too, such as networks; ``data_set`` is a
@@ -105,7 +105,8 @@ number for each data set. Errors are Monte-Carlo standard errors, missing where 
 ``ensemble_seeds`` is the number of inference seeds of ensembles, ``doubtful`` that of cells of the
 reference whose chains did not converge, ``advi_cells`` that of cells fitted by ADVI and
 ``advi_not_converged`` those of them that did not; of ``pairs`` of cells, ``at_grid_end`` counts
-those with a tuned scale at an end of its grid."""
+those with a tuned scale at an end of its grid. ``both_infinite`` pairs of the contrast on the data
+set are left out, as two infinite scores have no difference."""
 
 VERDICT_COLUMNS = (
     "contrast", "exploratory", "data", "metric", "seeds", "margin",
@@ -242,6 +243,7 @@ def _pair_rows(contrast: Contrast, records: Sequence[CellRecord]) -> Iterator[di
         differences = {}
         for name in NLL_METRICS:
             values = [record.results.get(name) for record in pair]
+            differences[f"{name}_infinite"] = values == [math.inf, math.inf]
             errors = [record.results.get(f"{name}_mcse") for record in pair]
             differences[name] = math.nan if None in values else values[0] - values[1]
             differences[f"{name}_mcse"] = math.nan if None in errors else math.hypot(*errors)
@@ -288,12 +290,16 @@ def _check_one_setting(rows: pd.DataFrame) -> None:
 def _in_one_metric(rows: pd.DataFrame) -> pd.DataFrame:
     """Rows with ``difference`` and ``mcse`` in one metric of their data set, where they have it."""
     fresh, test = NLL_METRICS
-    is_fresh = rows[fresh].notna().groupby(rows["data"]).transform("all")
+    has_fresh = rows[fresh].notna() | rows[f"{fresh}_infinite"]
+    is_fresh = has_fresh.groupby(rows["data"]).transform("all")
     rows = rows.assign(
         metric=np.where(is_fresh, fresh, test),
         difference=rows[fresh].where(is_fresh, rows[test]),
         mcse=rows[f"{fresh}_mcse"].where(is_fresh, rows[f"{test}_mcse"]),
+        infinite=rows[f"{fresh}_infinite"].where(is_fresh, rows[f"{test}_infinite"]),
     )
+    entries = rows.groupby(["contrast", "data"])
+    rows["both_infinite"] = entries["infinite"].transform("sum").astype(int)
     return rows.dropna(subset="difference")
 
 
@@ -310,6 +316,7 @@ def _by_method(rows: pd.DataFrame) -> pd.DataFrame:
         at_grid_end=("at_grid_end", "sum"),
         pairs=("difference", "size"),
         fit_seeds=("fit_seed", "nunique"),
+        both_infinite=("both_infinite", "max"),
     )
     methods = pd.MultiIndex.from_product([means.columns, list(METHODS)])
     wide = means.unstack("method").reindex(columns=methods)
@@ -326,6 +333,7 @@ def _by_method(rows: pd.DataFrame) -> pd.DataFrame:
         "advi_not_converged": counts["not_converged", "advi"],
         "pairs": counts["pairs"].sum(axis=1),
         "at_grid_end": counts["at_grid_end"].sum(axis=1),
+        "both_infinite": wide["both_infinite"].max(axis=1).astype(int),
     }
     return pd.DataFrame(columns).reset_index()
 
@@ -437,6 +445,7 @@ def _note(row: Mapping[str, Any], group: pd.DataFrame, margin: float) -> str:
     errors = {name: group[f"delta_{m}_mcse"].max() for m, name in METHODS.items()}
     missing = {m: group[f"delta_{m}"].isna().all() for m in METHODS}
     has_ensemble = not missing.pop("ensemble")
+    infinite = group["both_infinite"].max()
     at_end = f"In {row['at_grid_end']} of {row['pairs']} pairs of cells a tuned scale is"
     notes = {
         **{f"No cells of {METHODS[method]}.": is_missing for method, is_missing in missing.items()},
@@ -460,6 +469,7 @@ def _note(row: Mapping[str, Any], group: pd.DataFrame, margin: float) -> str:
             0 < group["overlap"].max() < math.inf
         ),
         f"No interval, as {NOT_RANDOM}.": math.isinf(group["overlap"].max()),
+        f"In {infinite} pairs of cells both scores are infinite: they are left out.": infinite,
         f"{row['doubtful']} sampled cells did not converge.": row["doubtful"],
         f"{row['advi_not_converged']} of {row['advi_cells']} fits by ADVI did not converge.": (
             row["advi_not_converged"]

@@ -52,7 +52,8 @@ def over_data_table(deltas: pd.DataFrame, margin: float) -> pd.DataFrame:
     """Means of contrasts over data sets, with simultaneous intervals and verdicts; see `COLUMNS`.
 
     On a data set, the difference of a data seed is the mean over networks and other settings.
-    Contrasts on fewer than `LEAST_DATA_SETS` data sets of `LEAST_SEEDS` data seeds are left out.
+    Contrasts on fewer than `LEAST_DATA_SETS` data sets of `LEAST_SEEDS` data seeds are left out. A
+    difference that is infinite on one data set is so on average.
 
     Parameters
     ----------
@@ -97,7 +98,8 @@ def mean_over_data(means: np.ndarray, errors: np.ndarray, level: float) -> dict[
     Parameters
     ----------
     means, errors
-        Estimates and their standard errors, ``(data set,)`` each.
+        Estimates and their standard errors, ``(data set,)`` each. Of an infinite estimate the mean
+        is infinite, of some of either sign it is not a number.
     level
         Posterior probability of the interval, whose tails are equal.
 
@@ -109,6 +111,9 @@ def mean_over_data(means: np.ndarray, errors: np.ndarray, level: float) -> dict[
     """
     from scipy import optimize, special
 
+    if not np.isfinite(means).all():
+        mean = sum(means[~np.isfinite(means)].tolist())
+        return {"mean": mean, "low": mean, "high": mean, "sd_between": math.nan}
     # As the prior has no scale, neither has the answer.
     between = SPREAD * len(errors) ** 0.5 / math.sqrt((errors**-2.0).sum())
     weight = 1 / (errors**2 + between[:, None] ** 2)
@@ -142,6 +147,10 @@ def _estimate(seeds: pd.DataFrame) -> tuple[float, float] | None:
     """
     one = t_interval(seeds["difference"], seeds["overlap"].max())
     freedom = one["seeds"] - 1
-    if one["seeds"] < LEAST_SEEDS or not one["se"] > 0:
+    if one["seeds"] < LEAST_SEEDS:
+        return None
+    if not math.isfinite(one["difference"]):
+        return one["difference"], math.nan
+    if not one["se"] > 0:
         return None
     return one["difference"], one["se"] * math.sqrt(freedom / (freedom - 2))

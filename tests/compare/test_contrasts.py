@@ -262,6 +262,17 @@ def test_an_infinite_difference_is_a_verdict(made):
     assert "the first is worse under the posterior, +∞ nats" in sentence(row)
 
 
+def test_two_infinite_scores_have_no_difference(made):
+    """Under a data set's first metric, which stays; that the pair is left out is said."""
+    records = study(made, 0.0, 0.0, noise=1e-4)
+    for place in (8, 9):
+        results = records[place].results | dict.fromkeys(("excess_nll", "nll"), math.inf)
+        records[place] = records[place].model_copy(update={"results": results})
+    (row,) = verdict_table(delta_table(records, WANTED), 0.001).to_dict("records")
+    assert (row["metric"], row["posterior_verdict"]) == ("excess_nll", "equivalent")
+    assert "In 1 pairs of cells both scores are infinite: they are left out." in row["note"]
+
+
 MILE = {"engine": "mile"}
 
 

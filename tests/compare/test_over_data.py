@@ -140,6 +140,18 @@ def test_intervals_of_a_table_hold_together():
     assert (two["low"] < one["low"].item()).all() and (two["high"] > one["high"].item()).all()
 
 
+@pytest.mark.parametrize(
+    ("values", "mean", "verdict"),
+    [([np.inf], np.inf, "worse"), ([-np.inf], -np.inf, "better"), ([np.inf, -np.inf], np.nan, "")],
+)
+def test_an_infinite_difference_is_not_left_out(values, mean, verdict):
+    differences = np.random.default_rng(0).normal(size=(4, 6))
+    differences[: len(values), 2] = values
+    (row,) = over_data_table(deltas(differences), 0.01).to_dict("records")
+    assert row["data_sets"] == 4 and row["verdict"] == (verdict or "undecided")
+    np.testing.assert_equal([row["mean"], row["low"], row["high"]], [mean] * 3)
+
+
 def test_differences_that_do_not_vary_are_left_out():
     assert over_data_table(deltas(np.zeros((4, 6))), 0.01).empty
     assert list(over_data_table(deltas(np.zeros((4, 6))), 0.01).columns) == list(COLUMNS)
