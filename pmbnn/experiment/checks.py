@@ -21,6 +21,7 @@ from pmbnn.inference.settings import (
     Inference,
 )
 from pmbnn.models.hyperpriors import Fixed, Hyperprior
+from pmbnn.models.layers import units_of_layers
 from pmbnn.models.likelihoods import LIKELIHOODS, Likelihood, NumberLikelihood
 from pmbnn.models.matching import why_not_scaled
 from pmbnn.models.networks import Parameter, ShapeError
@@ -249,9 +250,10 @@ def free_scalars(
     n_targets: int = 1,
 ) -> int:
     """Number of free scalars of a model: weights, their scales, and those of the likelihood."""
-    units = list({p.layer: p.shape[-1] for p in parameters}.values())
-    of_prior = prior.n_free(sum(p.size for p in parameters)) + prior.n_of_layers(units)
-    return of_prior + hyperprior.n_scales(units) + n_targets * likelihood.n_free
+    of_prior = prior.n_free(sum(p.size for p in parameters)) + prior.n_of_layers(parameters)
+    return (
+        of_prior + hyperprior.n_scales(units_of_layers(parameters)) + n_targets * likelihood.n_free
+    )
 
 
 def _check_stacking(choices: Choices, inferences: list[Choice]) -> None:

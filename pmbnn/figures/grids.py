@@ -294,6 +294,7 @@ def _standard_density(prior: Prior) -> Callable[[np.ndarray], np.ndarray] | None
     densities = {
         "normal": lambda p: stats.norm.pdf,
         "correlated_normal": lambda p: stats.norm.pdf,
+        "matrix_normal": lambda p: stats.norm.pdf,
         "laplace": lambda p: stats.laplace.pdf,
         "cauchy": lambda p: stats.cauchy.pdf,
         "student_t": lambda p: stats.t(p.nu).pdf,

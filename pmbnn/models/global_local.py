@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from pmbnn.core.spec import Positive, added
+from pmbnn.models.layers import units_of_layers
 from pmbnn.models.prior_base import Prior
 
 if TYPE_CHECKING:
@@ -18,9 +19,9 @@ class UnitVariances(Prior):
     centrable: ClassVar[bool] = False
     is_scale_family: ClassVar[bool] = True
 
-    def n_of_layers(self, units):
+    def n_of_layers(self, parameters):
         """One variable for every unit."""
-        return sum(units)
+        return sum(units_of_layers(parameters))
 
     def of_layer(self, number, dims):
         """Variances of the layer's units at scale 1."""
@@ -133,8 +134,9 @@ class Horseshoe(Prior):
         """The weights, and a scale for each unless units have them."""
         return 2 * weights if self.per == "weight" else weights
 
-    def n_of_layers(self, units):
+    def n_of_layers(self, parameters):
         """The scales of units, and the slab of each layer, where there are any."""
+        units = units_of_layers(parameters)
         local = sum(units) if self.per == "unit" else 0
         return local + (0 if self.slab_scale is None else len(units))
 

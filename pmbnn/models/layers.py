@@ -5,7 +5,7 @@ Between layers, images have the axes ``(channel, row, column, observation)`` and
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from pydantic import Field, model_validator
@@ -78,6 +78,11 @@ class Parameter(NamedTuple):
     def is_bias(self) -> bool:
         """Whether it holds biases, as its name says."""
         return self.name.startswith("bias_")
+
+
+def units_of_layers(parameters: Iterable[Parameter]) -> list[int]:
+    """Number of units of each layer that has weights, first layer first."""
+    return list({p.layer: p.shape[-1] for p in parameters}.values())
 
 
 class Network(Specification):

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pytensor.tensor import TensorVariable
 
     from pmbnn.data.arrays import Rows
+    from pmbnn.models.layers import Parameter
 
 STANDARD = "_z"
 """Ending of the names of standard draws that a model transforms; traces do not keep them."""
@@ -99,12 +100,12 @@ class Prior(Specification):
     def n_free(self, weights: int) -> int:
         """Number of free scalars of a model with this number of weights, weights included.
 
-        Those of `of_layer` are not among them.
+        Those of `n_of_layers` are not among them.
         """
         return weights
 
-    def n_of_layers(self, units: Sequence[int]) -> int:
-        """Number of free scalars of `of_layer`, for the numbers of units of each layer."""
+    def n_of_layers(self, parameters: "Sequence[Parameter]") -> int:
+        """Number of further free scalars, of the layers of these weights and biases."""
         return 0
 
     def shared(self) -> Mapping[str, "TensorVariable"]:

@@ -1,7 +1,7 @@
 """Weight priors by class, as `pmbnn.priors`, and their registry.
 
-Those with local scales are in `global_local`, that of a stored cell is in `cell_posterior`. Every
-other weight prior has location 0.
+Those with local scales are in `global_local`, those with correlated weights in `correlated`, that
+of a stored cell is in `cell_posterior`. Every other weight prior has location 0.
 """
 
 from math import log
@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from pmbnn.core.spec import Positive, registry
 from pmbnn.models.cell_posterior import CellPosterior
+from pmbnn.models.correlated import CorrelatedNormal, MatrixNormal
 from pmbnn.models.global_local import R2D2, Horseshoe, MultivariateT
 from pmbnn.models.prior_base import STANDARD, Prior
 from pmbnn.models.pymc_distributions import (
@@ -68,50 +69,6 @@ class StudentT(Prior):
 
         # PyTensor would keep Python's 4.0 in single precision, and its log-gamma there.
         return pm.StudentT(name, nu=np.float64(self.nu), mu=0.0, sigma=scale, dims=dims)
-
-
-class CorrelatedNormal(Prior):
-    """Normal prior of convolutions whose kernels are correlated over their pixels.
-
-    The correlation of two weights of a kernel is exp(-distance / ``lengthscale``), a Matérn
-    covariance of order 1/2. Weights of different filters or input channels are independent, as are
-    biases and the weights of dense layers. Every weight has the standard deviation ``scale``: on a
-    network without convolutions this is the prior ``normal``, in its non-centred form.
-
-    A kernel is the scale times the covariance's Cholesky factor times standard normal draws. This
-    form is always non-centred, and `centred` hyperpriors are rejected. The draws are called
-    ``weight_1_z``, ... The estimators ``local_reparameterisation`` and ``flipout`` do not rewrite
-    convolutions with this prior.
-
-    Parameters
-    ----------
-    lengthscale
-        Distance at which the correlation is 1/e, in pixels of the kernel; at most a million.
-
-    References
-    ----------
-    Fortuin et al. (2022), Bayesian Neural Network Priors Revisited (correlated weights).
-    """
-
-    kind: Literal["correlated_normal"] = "correlated_normal"
-    lengthscale: Annotated[float, Field(gt=0, le=1e6)] = 1.0
-    is_smooth: ClassVar[bool] = True
-    centrable: ClassVar[bool] = False
-
-    def variable(self, name, scale, dims, shared):
-        """Standard draws, correlated over all dims but the first and the last."""
-        import numpy as np
-        import pymc as pm
-
-        standard = pm.Normal(name, 0.0, scale, dims=dims)
-        if len(dims) < 3:
-            return standard
-        coords = pm.modelcontext(None).coords
-        inputs, *sides, units = shape = [len(coords[dim]) for dim in dims]
-        pixels = np.indices(sides).reshape(len(sides), -1).T
-        distance = np.linalg.norm(pixels[:, None] - pixels, axis=-1)
-        root = np.linalg.cholesky(np.exp(-distance / self.lengthscale))
-        return (root @ standard.reshape((inputs, -1, units))).reshape(shape)
 
 
 class ScaleMixture(Prior):
@@ -301,6 +258,7 @@ PRIORS: dict[str, type[Prior]] = registry(
     StudentT,
     MultivariateT,
     CorrelatedNormal,
+    MatrixNormal,
     ScaleMixture,
     TrainableMean,
     Horseshoe,
@@ -318,6 +276,7 @@ __all__ = [
     "Flat",
     "Horseshoe",
     "Laplace",
+    "MatrixNormal",
     "MultivariateT",
     "Normal",
     "PyMCPrior",

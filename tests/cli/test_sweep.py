@@ -865,7 +865,7 @@ def check_rejected(folder, *arguments, match):
         (
             {"prior": ["normal", "laplas"]},
             r"`sweeps\[0\].prior\[1\]` must be one of cauchy, cell, correlated_normal, flat, "
-            "horseshoe, laplace, multivariate_t, normal, pymc, "
+            "horseshoe, laplace, matrix_normal, multivariate_t, normal, pymc, "
             "r2d2, scale_mixture, student_t, trainable_mean, got 'laplas'; did you mean `laplace`",
         ),
         (

@@ -286,13 +286,13 @@ MISTAKES = [
     (
         experiment(prior="[normal, laplace, gaussian]"),
         "`sweeps[0].prior[2]` must be one of cauchy, cell, correlated_normal, flat, "
-        "horseshoe, laplace, multivariate_t, normal, pymc, "
+        "horseshoe, laplace, matrix_normal, multivariate_t, normal, pymc, "
         "r2d2, scale_mixture, student_t, trainable_mean, got 'gaussian'.",
     ),
     (
         experiment(prior="{kind: [normal, laplase]}"),
         "`sweeps[0].prior.kind[1]` must be one of cauchy, cell, correlated_normal, flat, "
-        "horseshoe, laplace, multivariate_t, normal, pymc, "
+        "horseshoe, laplace, matrix_normal, multivariate_t, normal, pymc, "
         "r2d2, scale_mixture, student_t, trainable_mean, got 'laplase'; did you mean `laplace`?",
     ),
     (
@@ -307,7 +307,7 @@ MISTAKES = [
     (
         experiment(prior="{fan_in: true}"),
         "`sweeps[0].prior.kind` is missing. Choices: cauchy, cell, correlated_normal, flat, "
-        "horseshoe, laplace, multivariate_t, normal, pymc, "
+        "horseshoe, laplace, matrix_normal, multivariate_t, normal, pymc, "
         "r2d2, scale_mixture, student_t, trainable_mean.",
     ),
     (

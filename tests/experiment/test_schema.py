@@ -92,9 +92,7 @@ def test_mistakes_are_not(validator, good, bad):
     assert not validator.is_valid(parse_yaml(text, "text"))
 
 
-PRIORS = (
-    "['cauchy', 'cell', 'correlated_normal', 'flat', 'horseshoe', 'laplace', 'multivariate_t', "
-)
+PRIORS = "['cauchy', 'cell', 'correlated_normal', 'flat', 'horseshoe', 'laplace', 'matrix_normal', "
 NEAREST = [
     ("[normal,", "[nromal,", "prior[0]", f"'nromal' is not one of {PRIORS}"),
     ("kind: laplace", "kind: lapalce", "prior[1].kind", f"'lapalce' is not one of {PRIORS}"),

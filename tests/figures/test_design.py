@@ -102,6 +102,7 @@ def test_an_inverse_gamma_variance_makes_a_normal_weight_student():
     [
         ({"kind": "normal"}, stats.norm(scale=0.5)),
         ({"kind": "correlated_normal"}, stats.norm(scale=0.5)),
+        ({"kind": "matrix_normal"}, stats.norm(scale=0.5)),
         ({"kind": "laplace"}, stats.laplace(scale=0.5)),
         ({"kind": "cauchy"}, stats.cauchy(scale=0.5)),
         ({"kind": "student_t", "nu": 3.0}, stats.t(3.0, scale=0.5)),

@@ -312,7 +312,9 @@ def test_restarts_of_a_cell_have_equal_weights(tmp_path):
 
 
 @pytest.mark.parametrize("hyperprior", [Fixed(), HalfNormal()], ids=["fixed", "learned"])
-@pytest.mark.parametrize("prior", sorted({*PRIORS} - {"cell", "correlated_normal", "pymc"}))
+@pytest.mark.parametrize(
+    "prior", sorted({*PRIORS} - {"cell", "correlated_normal", "matrix_normal", "pymc"})
+)
 def test_masks_of_every_prior(prior, hyperprior):
     """Standard draws, too, which weights are scaled from."""
     if not PRIORS[prior]().has_scale:

@@ -136,6 +136,12 @@ def expected_dims(parameters, prior, hyperprior):
             dims[f"unit_{parameter.layer}_mixing"] = parameter.dims[-1:]
         if prior.kind == "r2d2":
             dims[f"unit_{parameter.layer}_part"] = parameter.dims[-1:]
+        if prior.kind == "matrix_normal" and not parameter.is_bias:
+            for side, dim in (("input", parameter.dims[0]), ("unit", parameter.dims[-1])):
+                name = f"{parameter.name}_{side}"
+                pair = (f"{dim}_pair",)
+                dims |= {f"{name}_below_z": pair, f"{name}_correlation": pair}
+                dims[f"{name}_diagonal_z"] = (dim,)
         if prior.kind == "trainable_mean":
             dims[f"{parameter.name}_mean"] = parameter.dims
         if getattr(hyperprior, "per", None) == "unit":
@@ -540,7 +546,7 @@ def test_dense_classifier_has_two_classes_at_least(labels):
             {"prior": "gauss"},
             (
                 "^`prior` must be one of cauchy, cell, correlated_normal, flat, "
-                "horseshoe, laplace, multivariate_t, normal, "
+                "horseshoe, laplace, matrix_normal, multivariate_t, normal, "
                 "pymc, r2d2, scale_mixture, student_t, trainable_mean, got 'gauss'.$"
             ),
         ),

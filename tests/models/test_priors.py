@@ -27,7 +27,14 @@ from pmbnn.models.hyperpriors import (
 from pmbnn.models.likelihoods import Categorical
 from pmbnn.models.networks import Dense
 from pmbnn.models.prior_base import Prior
-from pmbnn.models.priors import Horseshoe, Normal, ScaleMixture, StudentT, TrainableMean
+from pmbnn.models.priors import (
+    Horseshoe,
+    MatrixNormal,
+    Normal,
+    ScaleMixture,
+    StudentT,
+    TrainableMean,
+)
 from pmbnn.testing import check_prior
 
 POSITIVE = np.logspace(-8, 9, 69)
@@ -79,8 +86,13 @@ PRIOR_SETTINGS = {
     ],
 }
 PRIOR_CASES = [
-    (kind, s) for kind in PRIORS if kind != "pymc" for s in PRIOR_SETTINGS.get(kind, [{}])
+    (kind, s)
+    for kind in PRIORS
+    if kind not in ("matrix_normal", "pymc")
+    for s in PRIOR_SETTINGS.get(kind, [{}])
 ]
+"""The two have files of their own."""
+
 HYPERPRIOR_REFERENCES = {
     "half_normal": lambda x, sigma: stats.halfnorm.logpdf(x, scale=sigma),
     "half_cauchy": lambda x, beta: stats.halfcauchy.logpdf(x, scale=beta),
@@ -110,6 +122,8 @@ CHECKED = [
     Horseshoe(slab_scale=2.5, slab_df=3.0),
     Horseshoe(per="unit"),
     Horseshoe(per="unit", slab_scale=1.0),
+    MatrixNormal(correlate="inputs"),
+    MatrixNormal(correlate="units"),
 ]
 """Every registered prior, also with settings that change the variables or the scales of a model.
 Other distributions of ``pymc`` are in ``test_pymc_distributions.py``."""
@@ -257,7 +271,8 @@ def test_scales_of_single_weights_and_units(kind):
     }.get(kind, [])  # fmt: skip
     assert [v.name for v in model.free_RVs] == names
     assert (own is None) == (not names)
-    assert PRIORS[kind].centrable == (kind not in ("correlated_normal", "pymc") and not names)
+    never = "correlated_normal", "matrix_normal", "pymc"
+    assert PRIORS[kind].centrable == (kind not in never and not names)
 
 
 @pytest.mark.parametrize(

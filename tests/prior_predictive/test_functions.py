@@ -42,6 +42,8 @@ def standard(prior, size, rng):
     share = (2, size)
     draw = {
         "normal": lambda: stats.norm.rvs(size=share, random_state=rng),
+        # Two of different inputs and units, or a bias: their sizes hardly go together.
+        "matrix_normal": lambda: stats.norm.rvs(size=share, random_state=rng),
         "correlated_normal": lambda: stats.norm.rvs(size=share, random_state=rng),
         "laplace": lambda: stats.laplace.rvs(size=share, random_state=rng),
         "cauchy": lambda: stats.cauchy.rvs(size=share, random_state=rng),
