@@ -22,7 +22,10 @@ IMAGES = Rows(
 )  # fmt: skip
 
 
-def build(prior, network=Dense(hidden=(4,)), rows=ROWS, scale=0.7):  # noqa: B008
+DENSE = Dense(hidden=(4,))
+
+
+def build(prior, network=DENSE, rows=ROWS, scale=0.7):
     return build_model(network, prior, Fixed(scale=scale), Categorical(), rows)
 
 
