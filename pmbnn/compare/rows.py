@@ -35,7 +35,13 @@ from pmbnn.experiment.contrasts import stored_contrasts
 from pmbnn.results.loading import ExperimentResults, StoredCell
 from pmbnn.results.ranking import LEVEL
 from pmbnn.results.record import CellRecord
-from pmbnn.results.row_scores import SplitRows, log_scores, row_numbers, rows_of_test
+from pmbnn.results.row_scores import (
+    SplitRows,
+    input_codes,
+    log_scores,
+    row_numbers,
+    rows_of_test,
+)
 from pmbnn.results.store import Results
 
 FILE = "compare_rows.csv"
@@ -121,9 +127,11 @@ def why_not_random(splits: Mapping[int, SplitRows], rows: Mapping[int, np.ndarra
         Numbers of these rows by data seed, ``(observation,)`` each.
     """
     numbers, first = np.unique(np.concatenate(list(rows.values())), return_index=True)
-    every = np.concatenate([split.x for split in splits.values()])[first]
-    for seed, split in splits.items():
-        column = unlike_input(split.x, every[~np.isin(numbers, rows[seed])], BY_CHANCE)
+    # The test is one of ranks. Rounding errors are other ones in each split.
+    codes = [np.where(one < 0, np.nan, one) for one in input_codes(list(splits.values()))]
+    every = np.concatenate(codes)[first]
+    for seed, x in zip(splits, codes, strict=True):
+        column = unlike_input(x, every[~np.isin(numbers, rows[seed])], BY_CHANCE)
         if column is not None:
             return (
                 f"the test rows of data seed {seed} were not drawn at random: their input "

@@ -20,7 +20,10 @@ from pmbnn.results.store import Results
 
 GROUP = "test_predictions"
 
-WANTED = {GROUP: f"{LOG_SCORE}|x|target|label|probability", "constant_data": "fill"}
+WANTED = {
+    GROUP: f"{LOG_SCORE}|x|target|label|probability",
+    "constant_data": "fill|standardisation_mean",
+}
 """Arrays of a trace that are read."""
 
 ROUNDING = 1e-4
@@ -40,11 +43,13 @@ class SplitRows(NamedTuple):
     """Test rows of a split: inputs ``(observation, feature)`` in units of the data, and targets.
 
     Inputs that were missing are not a number. ``target`` is ``(observation,)``, or
-    ``(observation, target)`` of several.
+    ``(observation, target)`` of several. Inputs were stored less the ``mean`` of training rows,
+    ``(feature,)``: their rounding errors are relative to the larger of the two.
     """
 
     x: np.ndarray
     target: np.ndarray
+    mean: np.ndarray | float = 0.0
 
 
 def log_scores(cell: StoredCell) -> np.ndarray:
@@ -104,7 +109,8 @@ def rows_of_test(cell: StoredCell) -> SplitRows:
     if fill is not None:
         # Each split fills in the mean of its own training rows.
         x = np.where(np.abs(x - fill) <= _resolution(x), np.nan, x)
-    return SplitRows(x, target)
+    mean = constant["standardisation_mean"].values if "standardisation_mean" in constant else 0.0
+    return SplitRows(x, target, mean)
 
 
 def row_numbers(splits: Sequence[SplitRows]) -> list[np.ndarray]:
@@ -117,14 +123,31 @@ def row_numbers(splits: Sequence[SplitRows]) -> list[np.ndarray]:
     ValueError
         If splits have different numbers of inputs.
     """
+    target = np.concatenate([split.target.reshape(len(split.target), -1) for split in splits])
+    codes = np.concatenate([np.concatenate(input_codes(splits)), _codes(target)], axis=1)
+    _, numbers = np.unique(codes, axis=0, return_inverse=True)
+    return np.split(numbers.ravel(), _ends(splits))
+
+
+def input_codes(splits: Sequence[SplitRows]) -> list[np.ndarray]:
+    """Whole numbers in place of inputs, in their order, ``(observation, feature)`` each.
+
+    They are equal where inputs are but for rounding, in all splits, and -1 of missing inputs.
+
+    Raises
+    ------
+    ValueError
+        If splits have different numbers of inputs.
+    """
     if len(widths := {split.x.shape[1] for split in splits}) > 1:
         raise ValueError(f"splits must have the same inputs, got {sorted(widths)} of them")
-    x = np.concatenate([split.x for split in splits])
-    target = np.concatenate([split.target.reshape(len(split.target), -1) for split in splits])
-    codes = np.concatenate([_codes(x), _codes(target)], axis=1)
-    _, numbers = np.unique(codes, axis=0, return_inverse=True)
-    ends = np.cumsum([len(split.target) for split in splits])
-    return np.split(numbers.ravel(), ends[:-1])
+    mean = np.max([np.abs(split.mean) for split in splits], axis=0)
+    return np.split(_codes(np.concatenate([split.x for split in splits]), mean), _ends(splits))
+
+
+def _ends(splits: Sequence[SplitRows]) -> np.ndarray:
+    """Numbers of rows before the second split, the third, ..."""
+    return np.cumsum([len(split.target) for split in splits])[:-1]
 
 
 def _arrays(cell: StoredCell) -> xr.DataTree:
@@ -145,18 +168,18 @@ def _predicted_again(cell: StoredCell, rows: SplitRows) -> np.ndarray:
     return by_row - standardise.log_scale
 
 
-def _resolution(values: np.ndarray) -> np.ndarray:
+def _resolution(values: np.ndarray, mean: np.ndarray | float = 0.0) -> np.ndarray:
     """Distance within which numbers of each column are the same, ``(column,)``."""
     if values.dtype.kind != "f":
         return np.zeros(values.shape[1:])
     largest = np.max(np.abs(values), axis=0, initial=0, where=np.isfinite(values))
-    return ULPS * np.finfo(values.dtype).eps * largest
+    return ULPS * np.finfo(values.dtype).eps * np.maximum(largest, mean)
 
 
-def _codes(values: np.ndarray) -> np.ndarray:
+def _codes(values: np.ndarray, mean: np.ndarray | float = 0.0) -> np.ndarray:
     """Whole numbers, equal where values of a column are but for rounding; -1 of missing ones."""
     order = np.argsort(values, axis=0)
-    is_new = np.diff(np.take_along_axis(values, order, axis=0), axis=0) > _resolution(values)
+    is_new = np.diff(np.take_along_axis(values, order, axis=0), axis=0) > _resolution(values, mean)
     codes = np.zeros(values.shape, dtype=np.int64)
     np.put_along_axis(codes, order[1:], np.cumsum(is_new, axis=0), axis=0)
     return np.where(np.isnan(values), -1, codes)

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from pmbnn.compare.rows import why_not_random
 from pmbnn.data.arrays import fit_standardisation
 from pmbnn.experiment.load import load_experiment
 from pmbnn.experiment.plan import jobs
@@ -131,6 +132,25 @@ def test_rows_are_the_same_after_other_standardisations(dtype):
     expected = np.unique(x, axis=0, return_inverse=True)[1].ravel()
     for numbers in row_numbers(rows):
         np.testing.assert_array_equal(numbers, expected)
+
+
+def test_inputs_far_smaller_than_the_mean_are_the_same_in_all_splits():
+    """Pixels of a margin: all inputs are less one mean, whose rounding errors come back."""
+    rng = np.random.default_rng(0)
+    x = np.concatenate([np.zeros((300, 2)), rng.integers(0, 256, (300, 3)) / 255], axis=1)
+    rows = []
+    for _ in range(5):
+        standardisation = fit_standardisation(x[rng.permutation(300)[:100]], "global")
+        again = standardisation.undo(standardisation(x).astype("f4")).astype("f4")
+        rows.append(SplitRows(again, np.zeros(300), standardisation.mean))
+    assert len({split.x[0, 0] for split in rows}) > 1
+    first, *others = row_numbers(rows)
+    assert len(np.unique(first)) == 300
+    for numbers in others:
+        np.testing.assert_array_equal(numbers, first)
+    drawn = {seed: rng.permutation(300)[:100] for seed in range(5)}
+    splits = {s: SplitRows(rows[s].x[i], np.zeros(100), rows[s].mean) for s, i in drawn.items()}
+    assert why_not_random(splits, drawn) == ""
 
 
 def test_splits_with_different_inputs_are_refused():
