@@ -469,7 +469,7 @@ def _note(row: Mapping[str, Any], group: pd.DataFrame, margin: float) -> str:
             0 < group["overlap"].max() < math.inf
         ),
         f"No interval, as {NOT_RANDOM}.": math.isinf(group["overlap"].max()),
-        f"In {infinite} pairs of cells both scores are infinite: they are left out.": infinite,
+        f"Pairs of cells left out, as both scores are infinite: {infinite}.": infinite,
         f"{row['doubtful']} sampled cells did not converge.": row["doubtful"],
         f"{row['advi_not_converged']} of {row['advi_cells']} fits by ADVI did not converge.": (
             row["advi_not_converged"]

@@ -64,8 +64,8 @@ class MatrixNormal(Prior):
     weight has the standard deviation ``scale``. Biases are independent. Weights of a convolution
     are correlated over its channels, and not over the pixels of a kernel.
 
-    As rows of a Cholesky factor are normal vectors of length one, with a chi variable on the
-    diagonal, this form is always non-centred, and `centred` hyperpriors are rejected. The
+    A row of a Cholesky factor is made of normal draws, with a chi draw on the diagonal, over their
+    length. This form is always non-centred, and `centred` hyperpriors are rejected. The
     correlations below the diagonal, row by row, are called ``weight_1_input_correlation`` and
     ``weight_1_unit_correlation``. n inputs have n (n - 1) / 2 of them: for many, as pixels, choose
     ``correlate: units``. The estimators ``local_reparameterisation`` and ``flipout`` do not rewrite
@@ -95,7 +95,7 @@ class MatrixNormal(Prior):
     is_on_line: ClassVar[bool] = False
 
     def n_of_layers(self, parameters):
-        """For each row of a Cholesky factor, a chi-squared variable and a normal one a pair."""
+        """A chi-squared variable for each input or unit, and a normal one for each pair of them."""
         sides = [side for p in parameters if not p.is_bias for side in self._sides(p.dims, p.shape)]
         return sum(n * (n + 1) // 2 for *_, n in sides)
 

@@ -270,7 +270,7 @@ def test_two_infinite_scores_have_no_difference(made):
         records[place] = records[place].model_copy(update={"results": results})
     (row,) = verdict_table(delta_table(records, WANTED), 0.001).to_dict("records")
     assert (row["metric"], row["posterior_verdict"]) == ("excess_nll", "equivalent")
-    assert "In 1 pairs of cells both scores are infinite: they are left out." in row["note"]
+    assert "Pairs of cells left out, as both scores are infinite: 1." in row["note"]
 
 
 MILE = {"engine": "mile"}

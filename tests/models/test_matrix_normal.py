@@ -20,8 +20,6 @@ IMAGES = Rows(
     RNG.normal(size=(6, 18)), np.arange(6) % 3, tuple(f"p{i}" for i in range(18)), ("a", "b", "c"),
     input_shape=(2, 3, 3),
 )  # fmt: skip
-
-
 DENSE = Dense(hidden=(4,))
 
 
