@@ -163,7 +163,7 @@ def test_verdicts_are_wrong_in_one_table_of_twenty_at_most():
             ensemble_seeds=0,
             doubtful=0,
             overlap=0.0,
-            **dict.fromkeys(COUNTS, 0),
+            **dict.fromkeys((*COUNTS, "both_infinite"), 0),
         )
         table = verdict_table(deltas.assign(metric="nll", exploratory=False), MARGIN)
         said.append(table[["posterior_verdict", "advi_verdict"]].to_numpy())

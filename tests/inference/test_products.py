@@ -18,7 +18,7 @@ from pmbnn.inference.flat import flatten_model
 from pmbnn.models.build import dense_classifier
 from pmbnn.models.hyperpriors import HYPERPRIORS, HalfNormal
 from pmbnn.models.layers import convolve, max_pool
-from pmbnn.models.priors import Horseshoe, MultivariateT, ScaleMixture
+from pmbnn.models.priors import Horseshoe, MatrixNormal, MultivariateT, ScaleMixture
 
 ROWS = 12
 RNG = np.random.default_rng(0)
@@ -95,12 +95,20 @@ def check_dense(products, ending):
 
 
 @pytest.mark.parametrize(
-    "prior", slow_but(["horseshoe", "laplace", "trainable_mean"], sorted(PRIORS))
+    "prior",
+    slow_but(["horseshoe", "laplace", "trainable_mean"], sorted({*PRIORS} - {"matrix_normal"})),
 )
 def test_every_prior(prior, products_of):
     prior = with_defaults(PRIORS[prior])
     products = products_of(dense_classifier(X, Y, hidden=(4,), prior=prior))
     check_dense(products, "" if prior.centrable else "_z")
+
+
+def test_correlated_weights_have_no_product(products_of):
+    """Each is a sum over the draws of a layer, and is left to the draw."""
+    assert products_of(dense_classifier(X, Y, (4,), prior=MatrixNormal())) == []
+    products = products_of(dense_classifier(X, Y, (4,), prior=MatrixNormal(correlate="units")))
+    assert products == []
 
 
 @pytest.mark.parametrize("prior", slow_but(["horseshoe"], [*LEARNED, "cauchy", "horseshoe"]))
