@@ -105,8 +105,8 @@ number for each data set. Errors are Monte-Carlo standard errors, missing where 
 ``ensemble_seeds`` is the number of inference seeds of ensembles, ``doubtful`` that of cells of the
 reference whose chains did not converge, ``advi_cells`` that of cells fitted by ADVI and
 ``advi_not_converged`` those of them that did not; of ``pairs`` of cells, ``at_grid_end`` counts
-those with a tuned scale at an end of its grid. ``both_infinite`` pairs of the contrast on the data
-set are left out, as two infinite scores have no difference."""
+those with a tuned scale at an end of its grid. ``both_infinite`` of them are left out of the deltas,
+as two infinite scores have no difference."""
 
 VERDICT_COLUMNS = (
     "contrast", "exploratory", "data", "metric", "seeds", "margin",
@@ -298,29 +298,30 @@ def _in_one_metric(rows: pd.DataFrame) -> pd.DataFrame:
         mcse=rows[f"{fresh}_mcse"].where(is_fresh, rows[f"{test}_mcse"]),
         infinite=rows[f"{fresh}_infinite"].where(is_fresh, rows[f"{test}_infinite"]),
     )
-    entries = rows.groupby(["contrast", "data"])
-    rows["both_infinite"] = entries["infinite"].transform("sum").astype(int)
-    return rows.dropna(subset="difference")
+    return rows[rows["difference"].notna() | rows["infinite"]]
 
 
 def _by_method(rows: pd.DataFrame) -> pd.DataFrame:
     """Means over pairs, a row a contrast, data set and data seed, methods in columns."""
-    keys = ["contrast", "data", "metric", "seed"]
-    means = rows.groupby([*keys, "method"], sort=False).agg(
-        difference=("difference", "mean"),
-        mcse=("mcse", lambda errors: math.hypot(*errors) / len(errors)),
+    keys = ["contrast", "data", "metric", "seed", "method"]
+    counts = rows.groupby(keys, sort=False).agg(
         overlap=("overlap", "max"),
         data_set=("data_set", "first"),
         doubtful=("doubtful", "sum"),
         not_converged=("not_converged", "sum"),
         at_grid_end=("at_grid_end", "sum"),
-        pairs=("difference", "size"),
+        pairs=("seed", "size"),
         fit_seeds=("fit_seed", "nunique"),
-        both_infinite=("both_infinite", "max"),
+        both_infinite=("infinite", "sum"),
     )
+    means = rows[~rows["infinite"]].groupby(keys).agg(
+        difference=("difference", "mean"),
+        mcse=("mcse", lambda errors: math.hypot(*errors) / len(errors)),
+    )
+    means = counts.join(means)
     methods = pd.MultiIndex.from_product([means.columns, list(METHODS)])
     wide = means.unstack("method").reindex(columns=methods)
-    numbers = ["doubtful", "not_converged", "at_grid_end", "pairs", "fit_seeds"]
+    numbers = ["doubtful", "not_converged", "at_grid_end", "pairs", "fit_seeds", "both_infinite"]
     counts = wide[numbers].fillna(0).astype(int)
     columns = {f"delta_{method}": wide["difference", method] for method in METHODS}
     columns |= {f"delta_{method}_mcse": wide["mcse", method] for method in METHODS}
@@ -333,7 +334,7 @@ def _by_method(rows: pd.DataFrame) -> pd.DataFrame:
         "advi_not_converged": counts["not_converged", "advi"],
         "pairs": counts["pairs"].sum(axis=1),
         "at_grid_end": counts["at_grid_end"].sum(axis=1),
-        "both_infinite": wide["both_infinite"].max(axis=1).astype(int),
+        "both_infinite": counts["both_infinite"].sum(axis=1),
     }
     return pd.DataFrame(columns).reset_index()
 
@@ -445,10 +446,11 @@ def _note(row: Mapping[str, Any], group: pd.DataFrame, margin: float) -> str:
     errors = {name: group[f"delta_{m}_mcse"].max() for m, name in METHODS.items()}
     missing = {m: group[f"delta_{m}"].isna().all() for m in METHODS}
     has_ensemble = not missing.pop("ensemble")
-    infinite = group["both_infinite"].max()
+    infinite = group["both_infinite"].sum()
+    nothing = "No finite differences under" if infinite else "No cells of"
     at_end = f"In {row['at_grid_end']} of {row['pairs']} pairs of cells a tuned scale is"
     notes = {
-        **{f"No cells of {METHODS[method]}.": is_missing for method, is_missing in missing.items()},
+        **{f"{nothing} {METHODS[m]}.": is_missing for m, is_missing in missing.items()},
         "Ensembles are no draws of the posterior: their verdict is about the procedure.": (
             has_ensemble
         ),

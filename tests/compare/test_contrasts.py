@@ -273,6 +273,19 @@ def test_two_infinite_scores_have_no_difference(made):
     assert "Pairs of cells left out, as both scores are infinite: 1." in row["note"]
 
 
+def test_a_contrast_of_infinite_scores_alone_is_named(made):
+    records = study(made, 0.0, 0.0, noise=1e-4)
+    for place, record in enumerate(records):
+        results = record.results | dict.fromkeys(("excess_nll", "nll"), math.inf)
+        records[place] = record.model_copy(update={"results": results})
+    (row,) = verdict_table(delta_table(records, WANTED), 0.001).to_dict("records")
+    assert (row["pairs"], row["seeds"]) == (len(records) // 2, 0)
+    assert "No finite differences under the reference. No finite differences under ADVI." in (
+        row["note"]
+    )
+    assert f"as both scores are infinite: {row['pairs']}." in sentence(row)
+
+
 MILE = {"engine": "mile"}
 
 
