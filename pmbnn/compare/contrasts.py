@@ -16,6 +16,7 @@ Bayesian estimation (of regions of practical equivalence).
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
@@ -38,6 +39,7 @@ from pmbnn.results.loading import ExperimentResults
 from pmbnn.results.names import (
     dataset_title,
     distinct_names,
+    network_title,
     posterior_key,
     sampler_pairs,
     title,
@@ -105,8 +107,8 @@ number for each data set. Errors are Monte-Carlo standard errors, missing where 
 ``ensemble_seeds`` is the number of inference seeds of ensembles, ``doubtful`` that of cells of the
 reference whose chains did not converge, ``advi_cells`` that of cells fitted by ADVI and
 ``advi_not_converged`` those of them that did not; of ``pairs`` of cells, ``at_grid_end`` counts
-those with a tuned scale at an end of its grid. ``both_infinite`` of them are left out of the deltas,
-as two infinite scores have no difference."""
+those with a tuned scale at an end of its grid. ``both_infinite`` of them are not in the deltas, as
+two infinite scores have no difference."""
 
 VERDICT_COLUMNS = (
     "contrast", "exploratory", "data", "metric", "seeds", "margin",
@@ -179,9 +181,8 @@ def pair_table(records: Sequence[CellRecord], contrasts: Contrasts) -> pd.DataFr
     rows = pd.DataFrame(row for contrast in listed for row in _pair_rows(contrast, usable))
     if rows.empty:
         return rows
-    # Where two places would be called the same, names say what sets them apart.
     places = rows.pop("place")
-    names = distinct_names(places, lambda place: dataset_title(place.dataset))
+    names = _place_names(places)
     rows["data"] = [names[place] for place in places]
     rows["data_set"] = pd.factorize(pd.Series([place.dataset for place in places], dtype=object))[0]
     _check_one_setting(rows)
@@ -274,6 +275,20 @@ def _place(first: Cell, second: Cell) -> Cell:
     return replace(cell, sweep="", **dict.fromkeys(left_out))
 
 
+def _place_names(places: Iterable[Cell]) -> dict[Cell, str]:
+    """Names of data sets, with the network, or what else sets them apart, where one has several."""
+    places = list(dict.fromkeys(places))
+    datasets = distinct_names((place.dataset for place in places), dataset_title)
+    number = Counter(place.dataset for place in places)
+
+    def name(place: Cell) -> str:
+        data = datasets[place.dataset]
+        has_several = number[place.dataset] > 1 and place.network is not None
+        return f"{data}, {network_title(place.network)}" if has_several else data
+
+    return distinct_names(places, name)
+
+
 def _check_one_setting(rows: pd.DataFrame) -> None:
     """Raise AmbiguousError if ADVI, or the reference, is several things on a data set."""
     for (data, method), settings in rows.groupby(["data", "method"], sort=False)["setting"]:
@@ -314,9 +329,13 @@ def _by_method(rows: pd.DataFrame) -> pd.DataFrame:
         fit_seeds=("fit_seed", "nunique"),
         both_infinite=("infinite", "sum"),
     )
-    means = rows[~rows["infinite"]].groupby(keys).agg(
-        difference=("difference", "mean"),
-        mcse=("mcse", lambda errors: math.hypot(*errors) / len(errors)),
+    means = (
+        rows[~rows["infinite"]]
+        .groupby(keys)
+        .agg(
+            difference=("difference", "mean"),
+            mcse=("mcse", lambda errors: math.hypot(*errors) / len(errors)),
+        )
     )
     means = counts.join(means)
     methods = pd.MultiIndex.from_product([means.columns, list(METHODS)])

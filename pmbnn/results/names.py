@@ -158,7 +158,9 @@ def network_title(network: Specification) -> str:
 
 def distinct[S](settings: Sequence[S], name: Callable[[S], str] = label) -> list[str]:
     """Distinct names of several settings: equal names are followed by the fields that differ."""
-    names, rows = [name(one) for one in settings], [settings_row(one) for one in settings]
+    names = [name(one) for one in settings]
+    # A setting of no value is left out: others of that name have one.
+    rows = [{k: v for k, v in settings_row(one).items() if v is not None} for one in settings]
     return [
         ", ".join(
             [own, *_differing(row, [r for r, n in zip(rows, names, strict=True) if n == own])]

@@ -154,9 +154,24 @@ def test_of_several_samplers_the_first_counts(made):
 
 
 def test_data_sets_of_one_name_have_different_labels(made):
-    records = study(made, 0.0, 0.0) + study(made, 0.0, 0.0, data={"train": 70})
-    names = list(dict.fromkeys(delta_table(records, WANTED)["data"]))
-    assert names == ["moons, noise 0.4, dataset.train 700", "moons, noise 0.4, dataset.train 70"]
+    whole, part = study(made, 0.0, 0.0), study(made, 0.0, 0.0, data={"train": 70})
+    assert names_of(whole + part) == ["moons, noise 0.4, train 700", "moons, noise 0.4, train 70"]
+    wide = [
+        r.model_copy(
+            update={"settings": r.settings | {"network": {"kind": "dense", "hidden": [50]}}}
+        )
+        for r in part
+    ]
+    # Where the data tell them apart, the network is not needed.
+    assert names_of(whole + wide) == names_of(whole + part)
+    assert names_of(part + wide) == [
+        "moons, noise 0.4, dense 5-5 tanh",
+        "moons, noise 0.4, dense 50 tanh",
+    ]
+
+
+def names_of(records):
+    return list(dict.fromkeys(delta_table(records, WANTED)["data"]))
 
 
 def test_no_pairs_are_an_empty_table(made):
@@ -280,8 +295,9 @@ def test_a_contrast_of_infinite_scores_alone_is_named(made):
         records[place] = record.model_copy(update={"results": results})
     (row,) = verdict_table(delta_table(records, WANTED), 0.001).to_dict("records")
     assert (row["pairs"], row["seeds"]) == (len(records) // 2, 0)
-    assert "No finite differences under the reference. No finite differences under ADVI." in (
-        row["note"]
+    assert (
+        "No finite differences under the reference. No finite differences under ADVI."
+        in (row["note"])
     )
     assert f"as both scores are infinite: {row['pairs']}." in sentence(row)
 
