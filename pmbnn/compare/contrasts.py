@@ -164,7 +164,8 @@ def pair_table(records: Sequence[CellRecord], contrasts: Contrasts) -> pd.DataFr
     """Every pair of cells that a delta is the mean of; empty without any.
 
     It has the names of the cells (``first``, ``second``), the ``contrast``, ``data``, data
-    ``seed``, ``metric`` and ``method``, one of `METHODS`, and the ``difference``.
+    ``seed``, ``metric`` and ``method``, one of `METHODS`, and the ``difference``, which is missing
+    where both scores are ``infinite``.
 
     Parameters
     ----------

@@ -237,6 +237,7 @@ def _reason(group: pd.DataFrame, records: Mapping[str, CellRecord]) -> str:
         "its split keeps groups of rows together, whose rows depend on each other": (
             getattr(split, "group", None) is not None
         ),
+        "both scores of a pair of cells are infinite": group["infinite"].any(),
     }
     return next((reason for reason, applies in reasons.items() if applies), "")
 

@@ -1,5 +1,7 @@
 """Errors of contrasts by row: by hand, by simulation, and by the command."""
 
+import math
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -231,6 +233,16 @@ def test_a_folder_without_such_contrasts_is_said_so(made, tmp_path):
     done = run(folder)
     assert done.exit_code == 2
     assert f"error: The folder `{folder}` has no contrast of the test NLL on one" in done.stderr
+
+
+def test_two_infinite_scores_have_no_error(made, tmp_path):
+    stored = [
+        (made.changed(record, results=record.results | {"nll": math.inf}), trace)
+        for record, trace in cells(made, np.random.default_rng(0))
+    ]
+    done = run(made.store(tmp_path, stored).folder)
+    assert "both scores of a pair of cells are infinite" in " ".join(done.output.split())
+    assert not (tmp_path / "compare_rows.csv").exists()
 
 
 def test_gap_splits_are_left_out(made, tmp_path):
