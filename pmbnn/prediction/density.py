@@ -21,8 +21,12 @@ LEVEL = 0.95
 """Probability of the central intervals that are kept."""
 
 BISECTIONS = 26
-"""Halvings of the range that a quantile lies in: 1e-8 of it is left, less than the draws are kept
-to."""
+"""Halvings at least of the range that a quantile lies in: 1e-8 of it is left, less than the draws
+are kept to."""
+
+MOST_BISECTIONS, UNRESOLVED = 150, 1e-6
+"""Halvings at most, and the probability that may lie in what is left of the range. One component
+that is a million times as wide as the others makes 1e-8 of the range wider than these."""
 
 PAIRED = 200
 """Components that the closed form of the ranked probability score, whose work grows with their
@@ -98,7 +102,10 @@ class Mixture(Summarised):
         """By bisection: a quantile lies between the smallest and largest of the components."""
         of_each = self.components.ppf(probability)
         low, high = of_each.min(axis=0), of_each.max(axis=0)
-        for _ in range(BISECTIONS):
+        for halving in range(MOST_BISECTIONS):
+            # Not a number where a component is infinitely wide: nothing is to be gained there.
+            if halving >= BISECTIONS and not (self.cdf(high) - self.cdf(low) > UNRESOLVED).any():
+                break
             middle = (low + high) / 2
             below = self.cdf(middle) < probability
             low, high = np.where(below, middle, low), np.where(below, high, middle)

@@ -72,6 +72,17 @@ def test_total_interval_leaves_out_equal_tails(level):
     np.testing.assert_allclose(DRAWS.cdf(high), (1 + level) / 2, atol=1e-9)
 
 
+@pytest.mark.parametrize("widest", [1e6, 1e12, 1e30])
+def test_one_very_wide_component_moves_no_quantile(widest):
+    """As of heteroscedastic noise far from the rows: against the quantiles with its tails cut."""
+    mixture = normals(np.zeros((100, 1)), np.append(np.ones(99), widest))
+    for level in (0.5, 0.95):
+        # Half of the widest component is below either bound, and half above.
+        outside = ((1 - level) / 2 - 0.005) / 0.99
+        expected = stats.norm.isf(outside) * np.array([[-1], [1]])
+        np.testing.assert_allclose(mixture.total_interval(level), expected, rtol=1e-4)
+
+
 def test_output_interval_is_of_the_weighted_draws():
     low, high = DRAWS.output_interval(0.9)
     for i in range(3):
