@@ -74,7 +74,7 @@ class Posterior(Summarised):
     n_draws
         Default number of draws of each source.
     dtype
-        Precision of the fit, or of the chains.
+        Precision of the fit, or of the chains, and of predictions.
     device
         Device that draws and predictions are computed on.
     history
@@ -440,7 +440,7 @@ class Posterior(Summarised):
     def predictor(self) -> Predictor:
         """The predictor of the model; a ValueError for a model that is not of this package."""
         if self._is_network:
-            return predictor_of(self.origin.parts, self.device)
+            return predictor_of(self.origin.parts, self.device, self.dtype)
         likelihood = likelihood_of(self.origin)
         if likelihood is None:
             raise ValueError(
@@ -448,7 +448,7 @@ class Posterior(Summarised):
                 "set its data and call pm.sample_posterior_predictive(posterior.to_datatree())."
             )
         with running_on(self.device):
-            return Predictor(self.origin, likelihood)
+            return Predictor(self.origin, likelihood, self.dtype)
 
     @property
     def _is_network(self) -> bool:
@@ -487,16 +487,16 @@ class Posterior(Summarised):
 
 
 _PREDICTORS: dict[tuple, Predictor] = {}
-"""Predictors of networks by the structure of their parts and their device, those built last."""
+"""Predictors of networks by the structure of their parts, device and precision, the last ones."""
 
 
-def predictor_of(parts: NetworkParts, device: Device) -> Predictor:
+def predictor_of(parts: NetworkParts, device: Device, dtype: str) -> Predictor:
     """The predictor of a network: one for all networks of its structure in a process."""
-    key = parts.structure, device
+    key = parts.structure, device, dtype
     predictor = _PREDICTORS.get(key)
     if predictor is None:
         with running_on(device):
-            predictor = _PREDICTORS[key] = Predictor(parts.build(), parts.likelihood)
+            predictor = _PREDICTORS[key] = Predictor(parts.build(), parts.likelihood, dtype)
         for oldest in [*_PREDICTORS][:-SHAPES]:
             _PREDICTORS.pop(oldest, None)
     return predictor

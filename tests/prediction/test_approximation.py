@@ -9,6 +9,7 @@ import xarray as xr
 
 from pmbnn.models.build import dense_classifier
 from pmbnn.prediction.api import fit
+from pmbnn.prediction.posterior import load
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(40, 2))
@@ -107,6 +108,19 @@ def test_class_probabilities_at_new_inputs(network):
     by_hand = np.exp(outputs - np.logaddexp.reduce(outputs, axis=-1, keepdims=True)).mean(axis=0)
     np.testing.assert_allclose(found, by_hand, rtol=1e-4)
     assert found[0, 1] > 0.9 > 0.1 > found[1, 1]
+
+
+@pytest.mark.parametrize("is_loaded", [False, True])
+def test_a_fit_in_double_precision_predicts_with_its_own_draws(tmp_path, is_loaded):
+    model = dense_classifier(X, Y, hidden=())
+    found = fit(model, steps=100, dtype="float64", progress=False)
+    if is_loaded:
+        found.save(tmp_path / "posterior.nc")
+        found = load(tmp_path / "posterior.nc")
+    drawn = found.sample(20)
+    outputs = X @ drawn["weight_1"] + drawn["bias_1"][:, None]
+    by_hand = np.exp(outputs - np.logaddexp.reduce(outputs, axis=-1, keepdims=True)).mean(axis=0)
+    np.testing.assert_allclose(found.predict_proba(X, draws=20), by_hand, rtol=1e-10)
 
 
 def test_inputs_that_do_not_fit(network, strange):
