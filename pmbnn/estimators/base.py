@@ -2,7 +2,8 @@
 
 import json
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from numbers import Integral
@@ -354,6 +355,17 @@ class BayesianNetwork(BaseEstimator):
         estimator = cls(**parameters)
         vars(estimator).update(learned, posterior_=posterior)
         return estimator
+
+    @contextmanager
+    def _unless_it_fails(self) -> Iterator[None]:
+        """Undo what a fit that fails has learned: labels of one fit are not for another's draws."""
+        before = dict(vars(self))
+        try:
+            yield
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
 
     def _fit(
         self,

@@ -109,12 +109,13 @@ class BNNClassifier(ClassifierMixin, BayesianNetwork):
         if calibrate_on:
             x, x_aside, y, y_aside = self._set_aside(X, y, calibrate_on, stratify=y)
             return self.fit(x, y).calibrate(x_aside, y_aside)
-        x, y = validate_data(self, X, y, dtype=np.float64)
-        check_classification_targets(y)
-        self.classes_, labels = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError(f"`y` must have two classes or more, got one class: {y[0]!r}.")
-        return self._fit(x, labels.astype(np.int64), tuple(map(str, self.classes_)))
+        with self._unless_it_fails():
+            x, y = validate_data(self, X, y, dtype=np.float64)
+            check_classification_targets(y)
+            self.classes_, labels = np.unique(y, return_inverse=True)
+            if len(self.classes_) < 2:
+                raise ValueError(f"`y` must have two classes or more, got one class: {y[0]!r}.")
+            return self._fit(x, labels.astype(np.int64), tuple(map(str, self.classes_)))
 
     def predict_proba(self, X) -> np.ndarray:  # noqa: N803
         """Class probabilities, ``(observation, class)``: means over draws of the weights."""

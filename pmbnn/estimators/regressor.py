@@ -66,9 +66,10 @@ class BNNRegressor(RegressorMixin, BayesianNetwork):
         if calibrate_on:
             x, x_aside, y, y_aside = self._set_aside(X, y, calibrate_on)
             return self.fit(x, y).calibrate(x_aside, y_aside)
-        x, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
-        standardisation = fit_standardisation(y[:, None], "feature")
-        return self._fit(x, standardisation(y), target_standardisation=standardisation)
+        with self._unless_it_fails():
+            x, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+            standardisation = fit_standardisation(y[:, None], "feature")
+            return self._fit(x, standardisation(y), target_standardisation=standardisation)
 
     def predict(self, X, return_std: bool = False):  # noqa: N803
         """Predicted mean, ``(observation,)``, and the standard deviation if `return_std`.

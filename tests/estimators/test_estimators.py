@@ -275,6 +275,28 @@ def test_wrong_parameters(parameters, said):
         pb.BNNClassifier(**parameters).fit(*labelled())
 
 
+def test_a_fit_that_fails_leaves_the_one_before(monkeypatch):
+    """Labels and names of columns of another fit would be given to its draws."""
+    x, y = labelled()
+    columns = x[["weight", "height", "age"]]
+    classifier = pb.BNNClassifier(**FEW).fit(x, y).calibrate(*labelled(seed=1))
+    regressor = pb.BNNRegressor(**FEW).fit(x, x["age"])
+    new = pb.BNNClassifier(**FEW)
+    before = [dict(vars(estimator)) for estimator in (classifier, regressor, new)]
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(base, "fitted", interrupted)
+    targets = np.where(y == "tall", "cat", "dog"), x["weight"], y
+    for estimator, other in zip((classifier, regressor, new), targets, strict=True):
+        with pytest.raises(KeyboardInterrupt):
+            estimator.fit(columns, other)
+    assert [vars(estimator) for estimator in (classifier, regressor, new)] == before
+    with pytest.raises(ValueError, match="feature names should match"):
+        regressor.predict(columns)
+
+
 def test_one_class_and_no_fit():
     x, y = labelled()
     with pytest.raises(ValueError, match="two classes or more, got one class"):
