@@ -135,7 +135,8 @@ class ClassLikelihood(Likelihood):
     def sample(self, parameters, rng):  # noqa: D102
         p = parameters["probability"]
         uniform = rng.random(p.shape[:-1])[..., None]
-        return (p.cumsum(axis=-1)[..., :-1] < uniform).sum(axis=-1).astype("i1")
+        kind = "i1" if p.shape[-1] <= 128 else "i4"  # a byte holds labels up to 127
+        return (p.cumsum(axis=-1)[..., :-1] < uniform).sum(axis=-1).astype(kind)
 
 
 class DensityLikelihood(Likelihood):

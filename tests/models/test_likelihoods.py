@@ -190,6 +190,14 @@ def test_learned_degrees_of_freedom_exceed_two_by_a_gamma_variable(evaluate):
     np.testing.assert_allclose(density, stats.gamma(3.0, scale=5.0).logpdf(1.7), rtol=1e-7)
 
 
+@pytest.mark.parametrize(("classes", "kind"), [(128, "int8"), (300, "int32")])
+def test_drawn_labels_are_those_of_many_classes(classes, kind):
+    certain = np.eye(classes)[None, [0, 127, classes - 1]]
+    found = Categorical().sample({"probability": certain}, np.random.default_rng(0))
+    assert found.tolist() == [[0, 127, classes - 1]]
+    assert found.dtype == kind
+
+
 LABELLED = Moons(noise=0.3, train=10, test=10).load().training
 
 
