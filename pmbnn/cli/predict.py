@@ -230,9 +230,8 @@ def _answer(cell: "StoredCell", images: "list[UserImage]", draws: int, percentil
     prediction = posterior.predict(np.stack([image.digit.ravel() for image in images]), draws)
     if not np.isfinite(prediction.mean).all():
         raise ResultsError(f"The predictions of cell `{path}` are not finite.")
-    names = [str(name) for name in posterior.coords["output"]]
     threshold = rejection_threshold(cell.trace, percentile)
-    return Answer(path, cell, images, names, prediction, threshold)
+    return Answer(path, cell, images, [*rows.classes], prediction, threshold)
 
 
 def _print_json(answers: list[Answer], unread: dict[str, str]) -> None:

@@ -48,9 +48,12 @@ sweeps:
 @pytest.fixture(scope="module")
 def cells(tmp_path_factory):
     """Folders of two fitted cells: of digits, and of points in the plane."""
-    folder = tmp_path_factory.mktemp("tiny")
-    file = folder / "tiny.yaml"
-    file.write_text(TINY)
+    return fitted_cells(TINY, tmp_path_factory.mktemp("tiny"))
+
+
+def fitted_cells(experiment, folder):
+    file = folder / "experiment.yaml"
+    file.write_text(experiment)
     run = prepare(load_experiment(file), folder / "out")
     run.results.prepare()
     for job in jobs(list(run.tasks)):
@@ -242,6 +245,34 @@ def test_a_cell_of_other_data(cells, images):
         "must be fitted on classes of images of 28 × 28 pixels, got data set `moons`."
         in done.stderr
     )
+
+
+LOGIT = """
+name: logit
+sweeps:
+  - name: two
+    dataset: {kind: images, path: two}
+    network: {kind: dense, hidden: [[]]}
+    prior: normal
+    hyperprior: {kind: fixed, scale: 0.3}
+    likelihood: bernoulli
+    inference: {steps: 100, restarts: 1, validation: 0}
+    predict: {draws: 4, trace_draws: 2}
+"""
+
+
+def test_two_classes_of_one_logit(images, tmp_path):
+    """The output is of the second class alone; the answer names both."""
+    x, y = embedded_digits()
+    for digit in (0, 1):
+        folder = tmp_path / "two" / f"digit {digit}"
+        folder.mkdir(parents=True)
+        for i, row in enumerate(x[y == digit][:30]):
+            Image.fromarray(row.reshape(28, 28).astype(np.uint8)).save(folder / f"{i}.png")
+    (logit,) = fitted_cells(LOGIT, tmp_path)
+    found = answers(logit, *(images / f"{digit}.png" for digit in (0, 1)))["images"]
+    assert [one["class"] for one in found] == ["digit 0", "digit 1"]
+    assert [*found[0]["class_probability"]] == ["digit 0", "digit 1"]
 
 
 def test_a_figure_in_no_folder(cell, images, tmp_path):
