@@ -27,6 +27,13 @@ from pmbnn.prediction.chain_errors import (
 from pmbnn.prediction.class_probabilities import ClassProbabilities
 from pmbnn.prediction.draws import KeptDraws, unconstrained_draws
 from pmbnn.prediction.posterior import Posterior
+from pmbnn.prediction.posterior_file import (
+    ABSOLUTE,
+    CHECKED,
+    RELATIVE,
+    log_density_terms,
+    variables_of,
+)
 from pmbnn.prediction.predictor import Predictor, compared_functions
 
 BLOCKS, DRAWS_A_BLOCK = 8, 500
@@ -117,8 +124,8 @@ def check(
     TypeError
         If the approximation or the reference is something else.
     ValueError
-        If a reference has other variables than the model, too few draws or broken chains; if
-        inputs are given that the model does not take.
+        If a reference is the posterior of another model or of other data, or has other variables,
+        too few draws or broken chains; if inputs are given that the model does not take.
 
     References
     ----------
@@ -140,6 +147,7 @@ def check(
             reference = sample(approx.model, progress=progress)
         if isinstance(reference, Posterior):
             drawn = _draws_of_posterior(reference)
+            _check_same_model(approx, reference)
         elif isinstance(reference, xr.DataTree):
             drawn = _draws_of_tree(approx.model, reference)
         else:
@@ -199,6 +207,24 @@ def _draws_of_posterior(reference: Posterior) -> _Drawn:
     named = {v.name: _repeats(drawn[v.name].values) for v in reference.model.free_RVs}
     values = _repeats(chains.values)
     return _Drawn(named, values, reference.status, reference.reason)
+
+
+def _check_same_model(approx: Posterior, reference: Posterior) -> None:
+    """Raise ValueError if a reference is the posterior of another model, or of other data."""
+    ours, theirs = approx.model, reference.model
+    if ours is theirs:
+        return
+    rule = "`reference` must be of the model of `approx`, got the posterior of another"
+    if variables_of(ours) != variables_of(theirs):
+        names = ", ".join(f"`{name}` {tuple(shape)}" for name, shape in variables_of(theirs))
+        raise ValueError(f"{rule}, with the free variables {names}.")
+    values = reference.samples.chains.merged[:CHECKED]
+    expected, got = (log_density_terms(model, values) for model in (ours, theirs))
+    for name in sorted(expected.keys() | got.keys()):
+        terms = (of.get(name, np.nan) for of in (expected, got))
+        if not np.allclose(*terms, RELATIVE, ABSOLUTE, equal_nan=True):
+            what = f"likelihood or data of `{name}` differ" if name else "prior or potentials differ"
+            raise ValueError(f"{rule}: {what}.")
 
 
 def _draws_of_tree(model: pm.Model, tree: xr.DataTree) -> _Drawn:

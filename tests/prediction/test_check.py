@@ -25,6 +25,7 @@ from pmbnn.prediction.predictor import checked_inputs
 rng = np.random.default_rng(0)
 X = np.column_stack([np.ones(30), np.linspace(0, 2, 30)])
 Y = X @ [0.5, -1.0] + 0.4 * rng.normal(size=30)
+LABELS = np.arange(30) % 2
 NOISE, PRIOR_SD = 0.4, 2.0
 PRECISION = X.T @ X / NOISE**2 + np.eye(2) / PRIOR_SD**2
 COVARIANCE = np.linalg.inv(PRECISION)
@@ -205,6 +206,28 @@ def test_references_of_another_model(full_rank):
         check(full_rank, longer)
     with pytest.raises(ValueError, match="at least 100 draws, got 40"):
         check(full_rank, exact_draws(draws=10))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({}, None),
+        ({"y": 1 - LABELS}, "likelihood or data of `y` differ"),
+        ({"prior": "laplace"}, "prior or potentials differ"),
+        ({"hidden": (4,)}, r"with the free variables `weight_1` \(2, 4\), `bias_1` \(4,\), "),
+    ],
+)
+def test_a_posterior_of_another_model_is_no_reference(change, said):
+    """The same model, built again, is one."""
+    given = {"x": X, "y": LABELS, "hidden": (3,)}
+    approx = fit(dense_classifier(**given), steps=10, **QUICK)
+    model = dense_classifier(**given | change)
+    reference = sample(model, chains=2, draws=10, tuning=20, doublings=0, **QUICK)
+    if said is None:
+        assert check(approx, reference).of == "total variation"
+        return
+    with pytest.raises(ValueError, match=f"`reference` must be of the model of `approx`.*{said}"):
+        check(approx, reference)
 
 
 def test_numbers_have_the_digits_of_their_error():
