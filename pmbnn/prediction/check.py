@@ -125,7 +125,8 @@ def check(
         If the approximation or the reference is something else.
     ValueError
         If a reference is the posterior of another model or of other data, or has other variables,
-        too few draws or broken chains; if inputs are given that the model does not take.
+        too few draws or broken chains; if inputs are given that the model does not take; if data of
+        the model were changed since the fit.
 
     References
     ----------
@@ -142,6 +143,7 @@ def check(
         raise TypeError(f"`approx` must be a Posterior, got {type(approx).__name__}.")
     if approx.samples is not None:
         raise ValueError(f"`approx` must be a fitted approximation, got {approx}.")
+    approx.check_data("check")
     with running_on(approx.device):
         if reference is None:
             reference = sample(approx.model, progress=progress)
@@ -223,8 +225,8 @@ def _check_same_model(approx: Posterior, reference: Posterior) -> None:
     for name in sorted(expected.keys() | got.keys()):
         terms = (of.get(name, np.nan) for of in (expected, got))
         if not np.allclose(*terms, RELATIVE, ABSOLUTE, equal_nan=True):
-            what = f"likelihood or data of `{name}` differ" if name else "prior or potentials differ"
-            raise ValueError(f"{rule}: {what}.")
+            what = f"likelihood or data of `{name}`" if name else "prior or potentials"
+            raise ValueError(f"{rule}: {what} differ.")
 
 
 def _draws_of_tree(model: pm.Model, tree: xr.DataTree) -> _Drawn:
