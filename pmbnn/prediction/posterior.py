@@ -101,6 +101,12 @@ class Posterior(Summarised):
     samples: Samples | None = None
     trace: xr.DataTree | None = None
 
+    def __post_init__(self) -> None:
+        if not self._is_network:
+            # Without a copy: ``pm.set_data`` puts other arrays in their place.
+            data = {v.name: v.get_value(borrow=True) for v in self.origin.data_vars}
+            self.__dict__["_fitted_data"] = data
+
     # Model and verdict
 
     @cached_property
@@ -162,6 +168,7 @@ class Posterior(Summarised):
         """
         if self._is_linearised:
             return float("nan")
+        self.check_data("pareto_k")
         values = self._values(None)
         log_q = self._log_guide(values)
         if np.isnan(log_q).all():
@@ -298,6 +305,18 @@ class Posterior(Summarised):
         """Raise ValueError if too many chains broke: their draws are not of the posterior."""
         if self.chains is not None and self.chains.broken.any():
             raise ValueError(f"`{method}` must have draws of the posterior, but {self.reason}.")
+
+    def check_data(self, method: str) -> None:
+        """Raise ValueError if data of a given model were changed: draws are given the former."""
+        if self._is_network:
+            return
+        for name, fitted in self._fitted_data.items():
+            now = self.origin[name].get_value(borrow=True)
+            if fitted is not now and not np.array_equal(fitted, now, equal_nan=True):
+                raise ValueError(
+                    f"`{method}` must have the data that the draws are given, but `{name}` of the "
+                    "model was changed since: set it back first."
+                )
 
     def _values(self, draws: int | None, merged: bool = False) -> np.ndarray:
         """Draws of the flat vector, ``(chain, draw, size)``: one chain of a guide, or `merged`."""
@@ -445,7 +464,8 @@ class Posterior(Summarised):
         if likelihood is None:
             raise ValueError(
                 "`predict` must have a model of this package, whose inputs it knows. For another, "
-                "set its data and call pm.sample_posterior_predictive(posterior.to_datatree())."
+                "call `tree = posterior.to_datatree()`, set its data, and call "
+                "pm.sample_posterior_predictive(tree)."
             )
         with running_on(self.device):
             return Predictor(self.origin, likelihood, self.dtype)
@@ -469,8 +489,10 @@ class Posterior(Summarised):
         Raises
         ------
         ValueError
-            If the model is made of a class that is not registered: see `pmbnn.register`.
+            If the model is made of a class that is not registered: see `pmbnn.register`; or if its
+            data were changed since the fit.
         """
+        self.check_data("save")
         save(self, Path(path))
 
     @classmethod
@@ -484,6 +506,7 @@ class Posterior(Summarised):
 
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state, device=current_device())
+        self.__post_init__()
 
 
 _PREDICTORS: dict[tuple, Predictor] = {}

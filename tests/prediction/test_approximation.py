@@ -9,6 +9,7 @@ import xarray as xr
 
 from pmbnn.models.build import dense_classifier
 from pmbnn.prediction.api import fit
+from pmbnn.prediction.check import check
 from pmbnn.prediction.posterior import load
 
 rng = np.random.default_rng(0)
@@ -121,6 +122,30 @@ def test_a_fit_in_double_precision_predicts_with_its_own_draws(tmp_path, is_load
     outputs = X @ drawn["weight_1"] + drawn["bias_1"][:, None]
     by_hand = np.exp(outputs - np.logaddexp.reduce(outputs, axis=-1, keepdims=True)).mean(axis=0)
     np.testing.assert_allclose(found.predict_proba(X, draws=20), by_hand, rtol=1e-10)
+
+
+def regression(x, y):
+    with pm.Model() as model:
+        slope = pm.Normal("slope", 0.0, 1.0, shape=2)
+        pm.Normal("y", pm.Data("x", x) @ slope, 1.0, observed=y)
+    return model
+
+
+@pytest.mark.parametrize("build", [dense_classifier, regression])
+def test_what_is_of_the_fit_needs_its_data(build, tmp_path):
+    """Files would have the new rows as training rows, and ratios be of another posterior."""
+    model, file = build(X, Y), tmp_path / "posterior.nc"
+    found = fit(model, steps=20, progress=False)
+    with model:
+        pm.set_data({"x": X + 1})
+    for use in (lambda: found.save(file), lambda: found.pareto_k, lambda: check(found)):
+        with pytest.raises(ValueError, match="data that the draws are given, but `x` of the model"):
+            use()
+    with model:
+        pm.set_data({"x": X})
+    assert np.isfinite(found.pareto_k)
+    found.save(file)
+    assert load(file, model).sample(3).keys() == found.sample(3).keys()
 
 
 def test_inputs_that_do_not_fit(network, strange):
