@@ -26,7 +26,7 @@ from pmbnn.prediction.chain_errors import (
 )
 from pmbnn.prediction.class_probabilities import ClassProbabilities
 from pmbnn.prediction.draws import KeptDraws, unconstrained_draws
-from pmbnn.prediction.posterior import Posterior
+from pmbnn.prediction.posterior import Posterior, source_of_draws
 from pmbnn.prediction.posterior_file import (
     ABSOLUTE,
     CHECKED,
@@ -299,29 +299,47 @@ def _blocks(approx: Posterior, drawn: _Drawn, x) -> tuple[np.ndarray, np.ndarray
     data = model_values(approx.model)
     x = data["x"] if x is None else approx.standardised(x)
     predictor = approx.predictor
+    used = {i: weight for i, weight in approx.weights.items() if weight > 0}
     # Blocks of a guide have PRNG keys of their own.
-    seed, guide = f"check/{approx.settings.seed}/{approx.best}", approx.sources[approx.best]
-    keys = [derive_keys(f"{seed}/{block}").draws for block in range(BLOCKS)]
-    samples = (
-        ([replace(guide, draw_key=key) for key in keys], DRAWS_A_BLOCK),
-        ([KeptDraws(values) for values in drawn.values], drawn.values.shape[1]),
+    seed, weights = f"check/{approx.settings.seed}", [*used.values()]
+    blocks = [
+        [replace(approx.sources[i], draw_key=derive_keys(f"{seed}/{i}/{b}").draws) for i in used]
+        for b in range(BLOCKS)
+    ]
+    mixtures = (
+        (blocks, weights, DRAWS_A_BLOCK),
+        ([[KeptDraws(values)] for values in drawn.values], [1.0], drawn.values.shape[1]),
     )
     if likelihood.predictive == ClassProbabilities.key:
         ours, theirs = (
-            np.array([predictor.predict([s], [1.0], data, x, n).mean for s in sources], float)
-            for sources, n in samples
+            np.array([predictor.predict(s, weights, data, x, n).mean for s in blocks], float)
+            for blocks, weights, n in mixtures
         )
         return ours, theirs, total_variation
     (names, ours), (_, theirs) = (
-        _scalars(_stacked(predictor, sources, data, x, n)) for sources, n in samples
+        _scalars(_stacked(predictor, blocks, weights, data, x, n))
+        for blocks, weights, n in mixtures
     )
     return moments(names, ours, theirs)
 
 
-def _stacked(predictor: Predictor, sources, data, x, draws: int) -> dict[str, np.ndarray]:
+def _stacked(predictor: Predictor, blocks, weights, data, x, draws: int) -> dict[str, np.ndarray]:
     """Parameters of a likelihood of numbers, ``(block, draw, observation)``."""
-    blocks = [predictor.single_draws(source, data, x, draws) for source in sources]
-    return {name: np.stack([block[name] for block in blocks]) for name in blocks[0]}
+    mixed = [_mixed(predictor, sources, weights, data, x, draws) for sources in blocks]
+    return {name: np.stack([block[name] for block in mixed]) for name in mixed[0]}
+
+
+def _mixed(predictor: Predictor, sources, weights, data, x, draws: int) -> dict[str, np.ndarray]:
+    """The same at draws of a mixture of sources, ``(draw, observation)``."""
+    parts = [predictor.single_draws(source, data, x, draws) for source in sources]
+    if len(parts) == 1:
+        return parts[0]
+    numbers = source_of_draws(dict(enumerate(sources)), dict(enumerate(weights)), 0, draws)
+    # A point has one draw.
+    return {
+        name: np.stack([parts[i][name][k % len(parts[i][name])] for k, i in enumerate(numbers)])
+        for name in parts[0]
+    }
 
 
 def _scalars(named: Mapping[str, np.ndarray]) -> tuple[list[str], np.ndarray]:

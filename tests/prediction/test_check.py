@@ -1,6 +1,7 @@
 """How far an approximation is from a reference, in numbers and in words."""
 
 import re
+from dataclasses import replace
 from types import SimpleNamespace
 
 import arviz_base
@@ -268,7 +269,7 @@ def test_inputs_are_in_their_own_units():
         predictor=predictor,
         settings=Inference(),
         sources={0: guide},
-        best=0,
+        weights={0: 1.0},
     )
     drawn = _Drawn({}, np.zeros((2, 3, 1)), "converged", "made")
     for given, expected in ((None, x), (x + 5, approx.standardised(x + 5))):
@@ -277,6 +278,32 @@ def test_inputs_are_in_their_own_units():
         assert (ours.shape, theirs.shape) == ((BLOCKS, 1, 2), (2, 1, 2))
         assert len(predictor.inputs) == BLOCKS + 2
         assert all(np.array_equal(inputs, expected) for inputs in predictor.inputs)
+
+
+@pytest.mark.parametrize("is_classifier", [True, False])
+def test_a_mixture_of_restarts_is_compared_as_it_predicts(is_classifier):
+    if is_classifier:
+        model = dense_classifier(X, LABELS, hidden=())
+    else:
+        rows = Rows(X, Y, ("x1", "x2"), ())
+        model = build_model(Dense(hidden=()), NormalPrior(), Fixed(), Normal(sd=0.4), rows)
+    one = fit(model, steps=10, restarts=2, **QUICK)
+    places = np.random.default_rng(3).normal(size=(2, one.sources[0].guide.size))
+    narrow = {"scale": np.full(places.shape[1], 1e-3)}
+    sources = {
+        i: replace(one.sources[i], parameters={"loc": place} | narrow)
+        for i, place in enumerate(places)
+    }
+    mixture = replace(one, sources=sources, weights={0: 0.25, 1: 0.75}, best=0)
+    drawn = _Drawn({}, np.zeros((2, 3, places.shape[1])), "converged", "made")
+    ours, _, _ = _blocks(mixture, drawn, None)
+    # First moments about those of the reference, whose weights are all zero.
+    found = ours.mean(axis=0) if is_classifier else ours.mean(axis=0)[0, : len(X)]
+    alone, expected = (p.predict(X).mean for p in (replace(mixture, weights={0: 1, 1: 0}), mixture))
+    # Each of 4,000 draws of numbers is of the second restart with probability 0.75.
+    error = 0 if is_classifier else 4 * np.sqrt(0.25 * 0.75 / (BLOCKS * 500))
+    assert np.abs(found - expected).max() < (error + 1e-3) * np.abs(alone - expected).max() / 0.75
+    assert np.abs(alone - expected).max() > 0.1
 
 
 @pytest.mark.parametrize(
