@@ -33,6 +33,10 @@ from pmbnn.results.tables import mean_and_error
 
 # Paired differences
 
+ROUNDING = 1e-9
+"""Spread of differences over their mean that rounding alone may leave: of accuracies that differ by
+one in a million rows."""
+
 
 def paired_differences(
     scores: pd.DataFrame, pairs: Iterable[tuple[Hashable, Hashable]]
@@ -74,14 +78,15 @@ def t_interval(differences: pd.Series | np.ndarray, overlap: float = 0.0) -> dic
     dict
         Number of ``seeds``, mean ``difference``, its standard error ``se``, ``low`` and ``high``
         ends of the interval, and ``p_value``. The last three are NaN where no error is known: with
-        one data seed, where all differences are the same, or of an infinite `overlap`.
+        one data seed, where all differences are the same but for rounding, or of an infinite
+        `overlap`.
     """
     from scipy import stats
 
     seeds = len(differences)
     mean, error = mean_and_error(list(differences), overlap)
     low = high = p_value = math.nan
-    if error > 0:
+    if error > ROUNDING * abs(mean):
         low, high = map(float, stats.t.interval(LEVEL, seeds - 1, mean, error))
         p_value = 2 * float(stats.t.sf(abs(mean) / error, seeds - 1))
     ends = {"low": low, "high": high, "p_value": p_value}

@@ -151,6 +151,6 @@ def _estimate(seeds: pd.DataFrame) -> tuple[float, float] | None:
         return None
     if not math.isfinite(one["difference"]):
         return one["difference"], math.nan
-    if not one["se"] > 0:
+    if math.isnan(one["low"]):
         return None
     return one["difference"], one["se"] * math.sqrt(freedom / (freedom - 2))
