@@ -16,7 +16,6 @@ Bayesian estimation (of regions of practical equivalence).
 """
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
@@ -37,9 +36,9 @@ from pmbnn.models.hyperpriors import Hyperprior
 from pmbnn.models.prior_base import Prior
 from pmbnn.results.loading import ExperimentResults
 from pmbnn.results.names import (
-    dataset_title,
     distinct_names,
-    network_title,
+    place_names,
+    place_of,
     posterior_key,
     sampler_pairs,
     title,
@@ -99,7 +98,7 @@ DELTA_COLUMNS = (
     "contrast", "exploratory", "data", "data_set", "seed", "overlap", "metric",
     "delta_reference", "delta_reference_mcse", "delta_advi", "delta_advi_mcse",
     "delta", "delta_mcse", "delta_ensemble", "delta_ensemble_mcse", "ensemble_seeds",
-    "doubtful", *COUNTS, "both_infinite",
+    "doubtful", *COUNTS, "both_infinite", *(f"pairs_{method}" for method in METHODS),
 )  # fmt: skip
 """Of every contrast, data set and data seed, and how far data seeds are the same rows
 (`Dataset.overlap`). ``data`` tells other settings apart too, such as networks; ``data_set`` is a
@@ -108,7 +107,7 @@ number for each data set. Errors are Monte-Carlo standard errors, missing where 
 reference whose chains did not converge, ``advi_cells`` that of cells fitted by ADVI and
 ``advi_not_converged`` those of them that did not; of ``pairs`` of cells, ``at_grid_end`` counts
 those with a tuned scale at an end of its grid. ``both_infinite`` of them are not in the deltas, as
-two infinite scores have no difference."""
+two infinite scores have no difference. ``pairs_reference`` and so on are those of each method."""
 
 VERDICT_COLUMNS = (
     "contrast", "exploratory", "data", "metric", "seeds", "margin",
@@ -183,7 +182,7 @@ def pair_table(records: Sequence[CellRecord], contrasts: Contrasts) -> pd.DataFr
     if rows.empty:
         return rows
     places = rows.pop("place")
-    names = _place_names(places)
+    names = place_names(places)
     rows["data"] = [names[place] for place in places]
     rows["data_set"] = pd.factorize(pd.Series([place.dataset for place in places], dtype=object))[0]
     _check_one_setting(rows)
@@ -268,26 +267,9 @@ def _pair_rows(contrast: Contrast, records: Sequence[CellRecord]) -> Iterator[di
 
 def _place(first: Cell, second: Cell) -> Cell:
     """Data set without its seed, and of network and likelihood what both have."""
-    cell = first.without_seeds
-    different = [
-        name for name in ("network", "likelihood") if getattr(cell, name) != getattr(second, name)
-    ]
-    left_out = ("prior", "hyperprior", "inference", "predict", *different)
-    return replace(cell, sweep="", **dict.fromkeys(left_out))
-
-
-def _place_names(places: Iterable[Cell]) -> dict[Cell, str]:
-    """Names of data sets, with the network, or what else sets them apart, where one has several."""
-    places = list(dict.fromkeys(places))
-    datasets = distinct_names((place.dataset for place in places), dataset_title)
-    number = Counter(place.dataset for place in places)
-
-    def name(place: Cell) -> str:
-        data = datasets[place.dataset]
-        has_several = number[place.dataset] > 1 and place.network is not None
-        return f"{data}, {network_title(place.network)}" if has_several else data
-
-    return distinct_names(places, name)
+    names = ("network", "likelihood")
+    different = [name for name in names if getattr(first, name) != getattr(second, name)]
+    return replace(place_of(first), **dict.fromkeys(different))
 
 
 def _check_one_setting(rows: pd.DataFrame) -> None:
@@ -345,6 +327,7 @@ def _by_method(rows: pd.DataFrame) -> pd.DataFrame:
     counts = wide[numbers].fillna(0).astype(int)
     columns = {f"delta_{method}": wide["difference", method] for method in METHODS}
     columns |= {f"delta_{method}_mcse": wide["mcse", method] for method in METHODS}
+    columns |= {f"pairs_{method}": counts["pairs", method] for method in METHODS}
     columns |= {
         "ensemble_seeds": counts["fit_seeds", "ensemble"],
         "overlap": wide["overlap"].max(axis=1),
@@ -467,10 +450,13 @@ def _note(row: Mapping[str, Any], group: pd.DataFrame, margin: float) -> str:
     missing = {m: group[f"delta_{m}"].isna().all() for m in METHODS}
     has_ensemble = not missing.pop("ensemble")
     infinite = group["both_infinite"].sum()
-    nothing = "No finite differences under" if infinite else "No cells of"
+    nothing = {
+        m: "No finite differences under" if group[f"pairs_{m}"].any() else "No cells of"
+        for m in missing
+    }
     at_end = f"In {row['at_grid_end']} of {row['pairs']} pairs of cells a tuned scale is"
     notes = {
-        **{f"{nothing} {METHODS[m]}.": is_missing for m, is_missing in missing.items()},
+        **{f"{nothing[m]} {METHODS[m]}.": is_missing for m, is_missing in missing.items()},
         "Ensembles are no draws of the posterior: their verdict is about the procedure.": (
             has_ensemble
         ),

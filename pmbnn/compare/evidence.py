@@ -12,9 +12,10 @@ import pandas as pd
 from pmbnn.compare.scores import NLL_METRICS
 from pmbnn.results.names import (
     bounds_evidence,
-    dataset_title,
     distinct_names,
     method_name,
+    place_names,
+    place_of,
     valid_cells,
 )
 from pmbnn.results.record import (
@@ -49,12 +50,13 @@ def evidence_table(records: Sequence[CellRecord]) -> pd.DataFrame:
 
     Cells of `invalid_chains` are passed over.
 
-    Columns: ``data``, ``seed``, ``overlap`` of the data seeds (`Dataset.overlap`), ``prior``,
-    ``hyperprior``; ``source``, the sampler or the guide with what sets it apart from others of that
-    name, and whether it was ``sampled``; ``status``, and whether a tuned scale is at an end of its
-    grid (``scale_at_grid_end``); results as cells have them;
-    ``log_bayes_factor``, log evidence less the highest on the same data by the same sampler, nats,
-    with its Monte-Carlo standard error.
+    Columns: ``data``, with the network where a data set has several; ``seed``; ``overlap`` of the
+    data seeds (`Dataset.overlap`); ``prior``, ``hyperprior``; ``source``, the sampler or the guide
+    with what sets it apart from others of that name, and whether it was ``sampled``; ``status``,
+    and whether a tuned scale is at an end of its grid (``scale_at_grid_end``); results as cells
+    have them;
+    ``log_bayes_factor``, log evidence less the highest of the same data and network by the same
+    sampler, nats, with its Monte-Carlo standard error.
     """
     usable = [r for r in valid_cells(records) if r.results and bounds_evidence(r)]
     if not usable:
@@ -62,13 +64,14 @@ def evidence_table(records: Sequence[CellRecord]) -> pd.DataFrame:
     cells = [record.cell for record in usable]
     names = {s: distinct_names(getattr(cell, s) for cell in cells) for s in COMBINATION}
     methods = distinct_names((cell.inference for cell in cells), method_name)
+    places = place_names(map(place_of, cells))
     rows = []
     for record, cell in zip(usable, cells, strict=True):
         mixture = cell.predict.mixture
         is_mixed = not cell.is_sampled and mixture != "best"
         rows.append(
             {
-                "data": dataset_title(cell.dataset),
+                "data": places[place_of(cell)],
                 "seed": cell.data_seed,
                 "overlap": record.overlap,
                 **{section: titles[getattr(cell, section)] for section, titles in names.items()},

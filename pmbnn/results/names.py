@@ -1,6 +1,7 @@
 """Names of cells and of their settings: in tables, on axes, in titles and in log lines."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -210,6 +211,26 @@ def section_labels(cells: Iterable[Cell], section: str) -> list[str]:
 # Cells
 
 
+def place_of(cell: Cell) -> Cell:
+    """Data set, network and likelihood of a cell, without seeds: where priors are compared."""
+    left_out = ("prior", "hyperprior", "inference", "predict")
+    return replace(cell.without_seeds, sweep="", **dict.fromkeys(left_out))
+
+
+def place_names(places: Iterable[Cell]) -> dict[Cell, str]:
+    """Names of data sets, with the network, or what else sets them apart, where one has several."""
+    places = list(dict.fromkeys(places))
+    datasets = distinct_names((place.dataset for place in places), dataset_title)
+    number = Counter(place.dataset for place in places)
+
+    def name(place: Cell) -> str:
+        data = datasets[place.dataset]
+        has_several = number[place.dataset] > 1 and place.network is not None
+        return f"{data}, {network_title(place.network)}" if has_several else data
+
+    return distinct_names(places, name)
+
+
 def combination_label(cell: Cell) -> str:
     """Prior and hyperprior: ``laplace × half_normal``."""
     return f"{label(cell.prior)} × {label(cell.hyperprior)}"
@@ -398,9 +419,14 @@ def variants(records: Sequence[CellRecord]) -> list[Variant]:
 
 
 def best_group(records: Iterable[CellRecord]) -> list[CellRecord]:
-    """Records of the combination with the lowest mean held-out score; empty without scores."""
+    """Records of the combination with the lowest mean held-out score; empty without scores.
+
+    Combinations of fewer data seeds than others, of which some are not fitted yet, are left out.
+    """
     scored = [(np.mean(_scores(group)), group) for group in group_by_settings(records)]
     scored = [(score, group) for score, group in scored if math.isfinite(score)]
+    seeds = [len({record.cell.data_seed for record in group}) for _, group in scored]
+    scored = [pair for pair, n in zip(scored, seeds, strict=True) if n == max(seeds)]
     return min(scored, key=lambda pair: pair[0])[1] if scored else []
 
 

@@ -17,7 +17,13 @@ from pmbnn.models.likelihoods import TARGET_NAME
 from pmbnn.prediction.class_probabilities import ClassProbabilities, Predictive
 from pmbnn.prediction.density import Density
 from pmbnn.results.loading import ExperimentResults, StoredCell, open_cell
-from pmbnn.results.names import best_group, group_by_settings, settings_row
+from pmbnn.results.names import (
+    best_group,
+    dataset_label,
+    distinct_names,
+    group_by_settings,
+    settings_row,
+)
 from pmbnn.results.present import ResultsError, counted
 from pmbnn.results.specifications import stored_specifications
 from pmbnn.results.tables import union_of_names
@@ -43,12 +49,19 @@ def choose_cell(
     ConfigError
         If no cell meets the conditions.
     ResultsError
-        If there are several combinations, or none has a held-out score.
+        If there are several combinations, or none has a held-out score; or if the best is asked for
+        of several data sets.
     """
     chosen = set(select_cells([record.cell for record in results.records], only))
     records = [record for record in results.records if record.cell in chosen and record.results]
     groups, folder = group_by_settings(records), results.results.folder
     if best and len(groups) > 1:
+        datasets = [record.cell.without_seeds.dataset for record in records]
+        if len(names := distinct_names(datasets, dataset_label)) > 1:
+            raise ResultsError(
+                f"`{folder}` has cells of several data sets ({', '.join(names.values())}), whose "
+                "scores do not compare: choose one with `--only dataset.KEY=VALUE`."
+            )
         groups = [group for group in [best_group(records)] if group]
         if not groups:
             raise ResultsError(

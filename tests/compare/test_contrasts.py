@@ -302,6 +302,16 @@ def test_a_contrast_of_infinite_scores_alone_is_named(made):
     assert f"as both scores are infinite: {row['pairs']}." in sentence(row)
 
 
+def test_a_method_without_cells_is_told_from_one_without_finite_differences(made):
+    records = study(made, 0.0, 0.0, noise=1e-4)
+    fits = [r for r in records if r.settings["inference"]["engine"] != "mclmc"]
+    for place in (0, 1):
+        results = fits[place].results | dict.fromkeys(("excess_nll", "nll"), math.inf)
+        fits[place] = fits[place].model_copy(update={"results": results})
+    (row,) = verdict_table(delta_table(fits, WANTED), 0.001).to_dict("records")
+    assert row["note"].startswith("No cells of the reference. Pairs of cells left out")
+
+
 MILE = {"engine": "mile"}
 
 

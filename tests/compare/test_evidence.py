@@ -129,3 +129,29 @@ def test_a_source_with_two_cells_of_a_combination_has_no_regret(made):
     twice = [r for r in records if r.settings["inference"]["engine"] == "mclmc"]
     sources = set(regret_table(evidence_table([*records, *twice]))["source"])
     assert sources == {"mean_field", "smc"}
+
+
+def test_data_sets_of_one_title_and_networks_are_not_compared(made):
+    """Evidence of other targets, or of another network, is no evidence against a prior."""
+    records = []
+    for target, level in (("a", -250.0), ("b", -900.0)):
+        data = {"kind": "csv", "file": "x.csv", "target": target, "seed": 0}
+        for hidden in ([5], [50]):
+            for prior, more in (("normal", 0.0), ("laplace", 2.0)):
+                records.append(
+                    made.record(
+                        prior,
+                        dataset=data,
+                        network={"kind": "dense", "hidden": hidden},
+                        inference=SMC,
+                        nll=0.3 + more,
+                        log_evidence=level + hidden[0] + more,
+                        log_evidence_mcse=0.1,
+                    )
+                )
+    table = evidence_table(records)
+    assert list(table["log_bayes_factor"]) == [-2.0, 0.0] * 4
+    assert table["data"].nunique() == 4
+    regret = regret_table(table).query("criterion == 'log evidence'")
+    assert list(regret["combinations"]) == [2] * 4
+    assert list(regret["regret"]) == pytest.approx([2.0] * 4)

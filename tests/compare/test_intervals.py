@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from pmbnn.compare.contrasts import COUNTS, verdict_table
+from pmbnn.compare.contrasts import COUNTS, METHODS, verdict_table
 from pmbnn.compare.intervals import interval_verdict, joint_intervals, t_interval
 
 MARGIN = 1.0
@@ -39,6 +39,17 @@ def test_a_single_interval_is_that_of_the_t_test(seeds, overlap):
     for end in ("low", "high"):
         length = expected[end] - expected["difference"]
         assert (intervals[end] - intervals["mean"]).item() == pytest.approx(length, rel=0.01)
+
+
+@pytest.mark.parametrize("rows", [100, 1_000_000])
+def test_rounding_errors_of_equal_differences_are_no_spread(rows):
+    """One row more of each test set is right; p-values of 1e-29 had been told of it."""
+    right = rows * np.array([0.8, 0.81, 0.9])
+    differences = (right + 1) / rows - right / rows
+    assert np.ptp(differences) > 0
+    found = t_interval(differences)
+    assert found["difference"] == pytest.approx(1 / rows, rel=1e-6)
+    assert np.isnan([found["low"], found["high"], found["p_value"]]).all()
 
 
 def test_many_standard_deviations_that_are_equal_are_estimated_as_one():
@@ -164,6 +175,7 @@ def test_verdicts_are_wrong_in_one_table_of_twenty_at_most():
             doubtful=0,
             overlap=0.0,
             **dict.fromkeys((*COUNTS, "both_infinite"), 0),
+            **{f"pairs_{method}": 0 for method in METHODS},
         )
         table = verdict_table(deltas.assign(metric="nll", exploratory=False), MARGIN)
         said.append(table[["posterior_verdict", "advi_verdict"]].to_numpy())

@@ -24,7 +24,7 @@ from pmbnn.results import loading, new_rows
 from pmbnn.results.export import export
 from pmbnn.results.loading import StoredCell, load_results
 from pmbnn.results.new_rows import choose_cell, predict_rows, stored_encoder
-from pmbnn.results.store import Results
+from pmbnn.results.store import Results, ResultsError
 from pmbnn.sweep.cells import prepare, write_header
 
 PLANTS = """
@@ -240,6 +240,17 @@ def test_a_results_folder_predicts_with_the_best_cell(health, tmp_path):
     done = run(cell, tmp_path / "new.csv", "--best")
     assert (done.exit_code, done.stdout) == (2, "")
     assert "`--best` and `--only` need a results folder" in done.stderr
+
+
+def test_scores_of_several_data_sets_name_no_best_cell(made, tmp_path):
+    cells = [
+        (made.record(dataset=made.MOONS | {"noise": noise}, validation_nll=noise), None)
+        for noise in (0.1, 0.4)
+    ]
+    results = load_results(made.store(tmp_path / "out", cells).folder)
+    with pytest.raises(ResultsError, match=r"several data sets \(moons, noise 0.1, moons, noise"):
+        choose_cell(results, best=True)
+    assert choose_cell(results, best=True, only=["dataset.noise=0.4"]).record == cells[1][0]
 
 
 def test_a_colleague_predicts_from_the_exported_folder(health, tmp_path):

@@ -348,6 +348,13 @@ def test_a_group_with_a_failed_or_unscored_cell_is_not_chosen():
     assert best_group(records) == records[:2]
 
 
+def test_a_group_that_lacks_a_data_seed_is_not_chosen():
+    """Others are not fitted yet: the first data seed is an easier one."""
+    assert best_group(scored("cauchy", [0.2]) + scored("normal", [0.3, 0.7])) == scored(
+        "normal", [0.3, 0.7]
+    )
+
+
 def test_nothing_is_best_where_nothing_is_scored():
     assert best_group(scored("normal", [None, None]) + [record(seed=3)]) == []
     assert best_group([]) == []
