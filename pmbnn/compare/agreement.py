@@ -349,6 +349,7 @@ def ladder_table(agreement: pd.DataFrame, target: float = TARGET) -> pd.DataFram
     agreement = agreement[agreement["mixture"] != CHAINS].dropna(subset="total_variation")
     posterior = ["sweep", *(c for c in agreement.columns if "." in c and c != SEED)]
     of_first = agreement[agreement["engine"].isin(agreement["engine"].head(1))]
+    of_first = of_first.drop_duplicates([*posterior, SEED, *RUNG, "name"])
     ladders = [
         _rungs(group, target)
         for _, group in of_first.groupby(posterior, sort=False, dropna=False)
@@ -373,9 +374,9 @@ def _rungs(group: pd.DataFrame, target: float) -> pd.DataFrame:
     for names, rung in pd.concat([group, reference]).groupby(RUNG, sort=False):
         distance = rung["total_variation"]
         row = rung.iloc[0].to_dict() | dict(zip(RUNG, names, strict=True))
-        row |= {"seeds": len(rung), "total_variation": distance.mean()}
+        row |= {"seeds": rung[SEED].nunique(), "total_variation": distance.mean()}
         row |= {"total_variation_largest": distance.max()}
-        row |= {"not_converged": int(rung["fit_status"].isin(NOT_CONVERGED).sum())}
+        row |= {"not_converged": rung.loc[rung["fit_status"].isin(NOT_CONVERGED), SEED].nunique()}
         row |= {name: rung[name].mean() for name in ("total_variation_floor", "seconds")}
         rows.append(row)
     table = pd.DataFrame(rows).sort_values("seconds", kind="stable", ignore_index=True)

@@ -48,6 +48,18 @@ def test_the_cheapest_that_is_near_enough():
     assert "dataset.seed" not in table
 
 
+def test_fits_and_further_samplers_are_no_data_seeds():
+    """Two fits of each data seed, and two samplers of one engine, of which the first counts."""
+    again = AGREEMENT.assign(name=AGREEMENT["name"] + "-again", fit_status="not_converged")
+    both = pd.concat([AGREEMENT, again], ignore_index=True)
+    other = both.assign(reference="other", total_variation=0.5)
+    table = ladder_table(pd.concat([both, other], ignore_index=True))
+    assert set(table["seeds"]) == {2}
+    fitted = table[table["mixture"] != "chains"]
+    assert set(fitted["not_converged"]) == {2}
+    assert list(fitted["total_variation"]) == pytest.approx([0.025, 0.00975, 0.007])
+
+
 def test_nothing_is_cheapest_where_nothing_is_near_enough():
     table = ladder_table(AGREEMENT, target=1e-4)
     assert not table["cheapest"].any()
