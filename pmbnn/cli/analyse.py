@@ -165,14 +165,18 @@ def claims(
 
     from pmbnn.cli.tables import claims_tables, grid_end_lines
     from pmbnn.compare.claims import FILE, claims_table, write_claims
+    from pmbnn.results.loading import named_apart
 
     check_parent(out, "--out")
-    opened = [open_results(folder) for folder in folders]
+    opened = [open_results(folder) for folder in dict.fromkeys(folders)]
     tables = {
         stored.results.folder / FILE: claims_table(stored.name, stored.results, stored.records)
         for stored in opened
     }
-    joined = pd.concat(tables.values(), ignore_index=True)
+    both = zip(named_apart(opened), tables.values(), strict=True)
+    joined = pd.concat(
+        [table.assign(experiment=stored.name) for stored, table in both], ignore_index=True
+    )
     console = new_console()
     for table in claims_tables(joined):
         console.print(table)

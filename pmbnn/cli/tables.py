@@ -517,7 +517,8 @@ def regret_table(name: str, regret: pd.DataFrame) -> Table:
         for row in regret.to_dict("records")
     )
     has_errors = regret["regret_se"].notna().any()
-    caption = error_note("data seeds", regret["overlap"].max()) if has_errors else ""
+    overlaps = regret.loc[regret["seeds"] > 1, "overlap"]
+    caption = error_note("data seeds", *overlaps) if has_errors else ""
     return make_table(title, [*left, *right], rows, right, caption)
 
 
@@ -543,8 +544,10 @@ def _claims_table(title: str, rows: pd.DataFrame) -> Table:
     units = map(unit_of_measure, measures)
     right = [f"{m} ({u})" if u else m for m, u in zip(measures, units, strict=True)]
     shown = lines[measures].reset_index().itertuples(index=False)
+    with_error = rows["se"].notna()
+    repeated = "data seeds" if (rows["seeds"] > 1).any() else "fits"
     notes = {
-        error_note("data seeds", rows["overlap"].max()): rows["se"].notna(),
+        error_note(repeated, rows["overlap"].max()): with_error,
         "† some fits not converged": rows["not_converged"] > 0,
         f"‡ some fixed scales {AT_GRID_END}": rows["at_grid_end"] > 0,
     }

@@ -221,10 +221,10 @@ COLUMNS = (
     *KEYS, "unit", "mean", "se", "seeds", "overlap", "cells", "not_converged", "at_grid_end",
 )  # fmt: skip
 """Of every row: ``mean`` over data seeds, in ``unit`` (empty of shares, counts and scales), its
-standard error ``se`` (NaN for one seed), which is corrected for overlapping splits where
-``overlap`` is above zero (`mean_and_error`); the number of ``cells``, or pairs of cells, that it is
-of; of these, those that had not converged, and those whose fixed scale is at an end of the grid
-that it was chosen from."""
+standard error ``se`` (over the fits of one data seed, NaN for one fit), which is corrected for
+overlapping splits where ``overlap`` is above zero (`mean_and_error`); the number of data ``seeds``;
+that of ``cells``, or pairs of cells, that it is of; of these, those that had not converged, and
+those whose fixed scale is at an end of the grid that it was chosen from."""
 
 
 COUNTS = ("cells", "not_converged", "at_grid_end")
@@ -343,10 +343,11 @@ def _mean_row(values: Iterable[tuple[CellRecord, float | None]]) -> dict[str, fl
     records, by_seed = [record for record, _ in values], by_data_seed(values)
     mean, error = mean_and_error(by_seed, overlap_of(records))
     counts = count(records)
+    seeds = {r.cell.data_seed for r, value in values if value is not None and value == value}
     return {
         "mean": mean,
         "se": error,
-        "seeds": len(by_seed),
+        "seeds": len(seeds),
         "cells": len(records),
         "not_converged": counts.not_converged,
         "at_grid_end": counts.scales_at_end,
@@ -504,7 +505,10 @@ def _fixed_rows(cells: pd.DataFrame) -> Iterator[dict[str, Any]]:
 
 
 def _best_given(given: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """Of several given scales the one of the lowest mean score, and that score."""
+    """Of several given scales the one of the lowest mean score, and that score.
+
+    Those with a score on fewer data seeds than others are no candidates.
+    """
     by_scale = dict(tuple(given.groupby("scale", sort=False)["record"]))
     for measure, result in SCORES.items() if len(by_scale) > 1 else ():
         rows = {
@@ -512,6 +516,8 @@ def _best_given(given: pd.DataFrame) -> Iterator[dict[str, Any]]:
             for scale, records in by_scale.items()
         }
         rows = {scale: row for scale, row in rows.items() if math.isfinite(row["mean"])}
+        most = max((row["seeds"] for row in rows.values()), default=0)
+        rows = {scale: row for scale, row in rows.items() if row["seeds"] == most}
         if rows:
             best = min(rows, key=lambda scale: rows[scale]["mean"])
             at_end = int(best in (min(by_scale), max(by_scale)))

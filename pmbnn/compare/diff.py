@@ -1,13 +1,13 @@
 """Two results folders side by side: settings that differ, and metrics paired by data seed."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pandas as pd
 
 from pmbnn.compare.intervals import t_interval
 from pmbnn.core.errors import must_be_one_of
-from pmbnn.experiment.cells import number_label
+from pmbnn.experiment.cells import SHOWN_DIGITS, number_label
 from pmbnn.results.loading import ExperimentResults
 from pmbnn.results.names import (
     combination_label,
@@ -35,7 +35,8 @@ class Diff(NamedTuple):
     Attributes
     ----------
     settings
-        Columns ``setting``, ``a`` and ``b``: values of settings, and versions, that differ.
+        Columns ``setting``, ``a`` and ``b``: values of settings, digests of the rows of a data set
+        and of plugins, and versions, that differ.
     metrics
         Paired metrics; see `COLUMNS`.
     only_a, only_b
@@ -88,7 +89,7 @@ def diff(a: ExperimentResults, b: ExperimentResults, metrics: Sequence[str] | No
     ]
     table = [
         (key, *(", ".join(map(number_label, one)) for one in both))
-        for key, both in (differing | _versions(a, b)).items()
+        for key, both in (differing | _sources(a, b) | _versions(a, b)).items()
     ]
     return Diff(
         pd.DataFrame(table, columns=["setting", "a", "b"]),
@@ -109,6 +110,23 @@ def _values(records: Sequence[CellRecord]) -> dict[str, list[Any]]:
 def _key(record: CellRecord, disjoint: set[str]) -> tuple[tuple[str, Any], ...]:
     row = settings_row(record.settings)
     return tuple((k, v) for k, v in row.items() if k not in disjoint and k not in (SEED, FIT_SEED))
+
+
+def _sources(a: ExperimentResults, b: ExperimentResults) -> dict[str, list[list[str]]]:
+    """Digests of data sets, a line each, and of plugins that both have and that differ."""
+    differing: dict[str, list[list[str]]] = {}
+    rows = [{r.cell.dataset: r.fingerprint for r in folder.records} for folder in (a, b)]
+    for dataset, both in _in_both(*rows):
+        differing.setdefault(f"rows of {dataset_label(dataset)}", both)
+    plugins = [{p.name: p.sha256 for r in folder.records for p in r.plugins} for folder in (a, b)]
+    return differing | {f"source of {name}": both for name, both in _in_both(*plugins)}
+
+
+def _in_both(a: Mapping[Any, str], b: Mapping[Any, str]) -> Iterator[tuple[Any, list[list[str]]]]:
+    """Keys of both whose digests differ, with the first digits of these."""
+    for key in a:
+        if key in b and a[key] != b[key]:
+            yield key, [[digest[:SHOWN_DIGITS]] for digest in (a[key], b[key])]
 
 
 def _versions(a: ExperimentResults, b: ExperimentResults) -> dict[str, list[list[str]]]:
@@ -135,10 +153,10 @@ def _row(
         return None
     cells = [r for r in (*first, *second) if r.cell.data_seed in both.index]
     compared = t_interval(both["b"] - both["a"], overlap_of(cells))
-    labels = dict.fromkeys(combination_label(group[0].cell) for group in (first, second))
+    pair = [group[0].cell for group in (first, second)]
     return {
-        "data": dataset_label(first[0].cell.dataset),
-        "combination": " to ".join(labels),
+        "data": " to ".join(dict.fromkeys(dataset_label(cell.dataset) for cell in pair)),
+        "combination": " to ".join(dict.fromkeys(map(combination_label, pair))),
         "metric": metric,
         "a": both["a"].mean(),
         "b": both["b"].mean(),

@@ -8,7 +8,7 @@ import pandas as pd
 
 from pmbnn.compare.claims import FILE as CLAIMS_FILE
 from pmbnn.compare.claims import read_claims, row_caveats
-from pmbnn.compare.scores import RANKING_SCORE_NAMES, rank_combinations, ranking_score
+from pmbnn.compare.scores import NO_SCORE, RANKING_SCORE_NAMES, rank_combinations, ranking_score
 from pmbnn.core.numbers import difference_text, number_text
 from pmbnn.report.details import Grid
 from pmbnn.report.forest import Difference, ForestPlot, ForestRow, Line
@@ -174,7 +174,7 @@ def answer_sentence(
     noun
         What sets combinations apart: ``prior``, ``hyperprior`` or ``combination``.
     """
-    first, others = table.iloc[0], table[table["difference"].notna()]
+    first, others = table.iloc[0], table[~table["verdict"].isin([BEST, NO_SCORE])]
     if first["verdict"] != BEST:
         return f"No {noun} has a score on {data}."
     name, mean = _name(first, noun), number_text(first["mean"], first["se"])
@@ -188,6 +188,9 @@ def answer_sentence(
         return _capitalised(f"{name} is {alone} on {data}: {score} {mean} nats{doubt}.")
     if fits.not_converged and fits.not_converged + fits.improper == fits.fitted:
         return f"No verdict on {data}, as no fit converged: so far {lowest}."
+    if others["difference"].isna().all():
+        why = "the others have no finite score on its data seeds"
+        return f"Undecided on {data}, as {why}: {lowest}{doubt}."
     groups = dict(tuple(others.groupby("verdict")))
     none = others.iloc[:0]
     unknown, worse = (groups.pop(verdict, none) for verdict in (UNDECIDED, SIGNIFICANTLY_WORSE))
@@ -200,9 +203,10 @@ def answer_sentence(
         nearest = worse.loc[worse["difference"].idxmin()]
         by = number_text(nearest["difference"], nearest["difference_se"])
         over = _name(nearest, noun) if len(others) == 1 else f"the next, {_name(nearest, noun)}"
-        return _capitalised(f"{name} is best on {data}, by {by} nats over {over}{doubt}.")
+        lead = f"{name} is best on {data}, by {by} nats over {over}{doubt}"
+        return _capitalised(f"{lead}{_undecided_phrase(unknown)}.")
     level = pd.concat(groups.values())
-    within = number_text(float(level["difference"].max()), digits=2)
+    within = number_text(float(level["difference"].abs().max()), digits=2)
     number, total = len(level) + 1, len(others) + 1
     which = f"all {total}" if number == total else f"{number} of {total}"
     which = "both" if total == 2 else which
@@ -324,7 +328,10 @@ COLUMNS = {"claim": "of what", "data": "data", "prior": "prior", "hyperprior": "
 def claims_data_table(folders: Sequence[ExperimentResults]) -> DataTable | None:
     """Every row of the folders' tables, with means ± standard errors over data seeds."""
     current = [folder for folder in folders if not folder.is_stale(CLAIMS_FILE)]
-    tables = [read_claims(folder.results.folder / CLAIMS_FILE) for folder in current]
+    tables = [
+        read_claims(folder.results.folder / CLAIMS_FILE).assign(experiment=folder.name)
+        for folder in current
+    ]
     tables = [table for table in tables if not table.empty]
     if not tables:
         return None

@@ -16,7 +16,7 @@ from pmbnn.report.published_table import published_view
 from pmbnn.report.rendering import content_policy, own_file, render
 from pmbnn.report.runs import run_of, status_table, unfinished_table
 from pmbnn.report.tables import cell_table, mean_table, read_cells
-from pmbnn.results.loading import ExperimentResults
+from pmbnn.results.loading import ExperimentResults, named_apart
 from pmbnn.results.store import ResultsError
 
 SECTIONS = {
@@ -56,6 +56,7 @@ def report_page(
     """HTML of the report on some results folders, with their tables of published numbers."""
     cells = read_cells(folders, helpers)
     laid_out, overviews = list(grids(cells)), find_overviews(folders)
+    named = named_apart(folders)
     # Figures of all data seeds would make the page several times as large.
     large = {
         record.name
@@ -70,9 +71,9 @@ def report_page(
     content = {
         "answers": answers_of(laid_out, {folder.name: _margin(folder) for folder in folders}),
         "grids": grid_views(laid_out, overviews),
-        "contrasts": contrast_views(folders),
-        "baselines": baseline_views(folders),
-        "claims": claims_data_table(folders),
+        "contrasts": contrast_views(named),
+        "baselines": baseline_views(named),
+        "claims": claims_data_table(named),
         "claimed": {name: claim for view in published for name, claim in view.claims.items()},
         "overviews": {name: grouped(figures) for name, figures in overviews.items()},
         "atlas": atlas_sheets(folders),
@@ -91,7 +92,7 @@ def report_page(
         mean_table=mean_table(cells),
         statuses=status_table(cells),
         unfinished=unfinished_table(cells),
-        runs=[run_of(folder) for folder in folders],
+        runs=[run_of(folder) for folder in named],
         details=(cell_detail(cell, cell.record.name in large) for cell in cells),
         **content,
     )

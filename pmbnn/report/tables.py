@@ -483,7 +483,7 @@ def mean_table(cells: Sequence[CellView]) -> DataTable | None:
     headings = [
         Heading("combination"),
         *(Heading(name, choose=True) for name in FIRST),
-        Heading("seeds", number=True),
+        Heading("data seeds", number=True, note="of which each may have several fits"),
         Heading("of its cells", note="those that did not converge, or chose an end of a grid"),
         *(Heading(c.heading, number=True, note=note) for c in results.values()),
         Heading("KL weight", number=True),
@@ -517,11 +517,12 @@ def _repetitions(cells: Sequence[CellView]) -> list[list[CellView]]:
 def _mean_row(number: int, group: Sequence[CellView], results: Mapping[str, Column]) -> list[Entry]:
     first, settings = group[0], group[0].settings
     usable = [cell.record for cell in group if cell.record.results]
+    seeds = len({record.cell.data_seed for record in usable})
     weight = getattr(first.record.cell.inference, "kl_weight", None)
     entries = [
         Entry(str(number), number),
         *(Entry(settings[name]) for name in FIRST),
-        Entry(str(len(usable)), len(usable)),
+        Entry(str(seeds), seeds),
         caveats_entry(count(usable).words),
     ]
     for name, column in results.items():

@@ -405,6 +405,18 @@ def load_results(folder: Path | str, trust_plugins: bool = False) -> ExperimentR
     return ExperimentResults(name, results, records, provenance, figures, superseded)
 
 
+def named_apart(folders: Sequence[ExperimentResults]) -> list[ExperimentResults]:
+    """The same results; where several have one name, it is followed by the folder.
+
+    Runs of an experiment with changed settings have its name.
+    """
+    names = Counter(folder.name for folder in folders)
+    return [
+        replace(f, name=f"{f.name} ({f.results.folder})") if names[f.name] > 1 else f
+        for f in folders
+    ]
+
+
 def find_overviews(results: Results, records: Sequence[CellRecord]) -> tuple[Path, ...]:
     """Overviews of some cells in a results folder; those of other cells are left out."""
     current = current_files(results, overview_files(results), cells_digest(records))

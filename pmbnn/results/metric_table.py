@@ -309,8 +309,12 @@ def _compared(record: CellRecord, data: Mapping[str, str]) -> tuple[str, float]:
 
 def _note(records: Sequence[CellRecord], entries: pd.DataFrame, metric: str) -> str:
     """Meaning of the errors and marks."""
-    repeated = repeated_words(group_by_settings(records))
-    notes = [error_note(repeated, overlap_of(records))] if repeated else []
+    by_data = grouped(records, lambda record: record.cell.without_seeds.dataset).values()
+    repeated = [(repeated_words(group_by_settings(cells)), overlap_of(cells)) for cells in by_data]
+    repeated = [(words, overlap) for words, overlap in repeated if words]
+    words = {words for words, _ in repeated}
+    said = words.pop() if len(words) == 1 else "seeds"
+    notes = [error_note(said, *(overlap for _, overlap in repeated))] if repeated else []
     verdicts = set(entries["verdict"].dropna())
     if BEST in verdicts:
         notes.append("bold: best")

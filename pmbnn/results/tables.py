@@ -48,7 +48,10 @@ CORRECTED = "corrected for overlapping splits"
 NOT_RANDOM = "test rows were not drawn at random"
 """Why there is no error over data seeds: they are no sample (`Indices.overlap`)."""
 
-WHERE_CORRECTED = f"standard error over data seeds, {CORRECTED} where they split the same rows anew"
+WHERE_CORRECTED = (
+    f"standard error over data seeds, {CORRECTED} where they split the same rows anew; of one data "
+    "seed, over its fits"
+)
 """Meaning of ± in a table of several data sets."""
 
 IN_UNITS = ("rmse", "crps", "output_range", "output_sd", "noise", "target_range", "targets_within")
@@ -260,8 +263,9 @@ def overlap_of(records: Iterable[CellRecord]) -> float:
     Zero too where there is one data seed: an error over its fits is of these rows alone. Infinity
     where their test rows were not drawn at random.
     """
-    overlaps = {record.cell.data_seed: record.overlap for record in records}
-    return max(overlaps.values()) if len(overlaps) > 1 else 0.0
+    overlaps = {(record.cell.data_seed, record.overlap) for record in records}
+    has_several = len({seed for seed, _ in overlaps}) > 1
+    return max(overlap for _, overlap in overlaps) if has_several else 0.0
 
 
 def repeated_words(groups: Iterable[Iterable[CellRecord]]) -> str:
@@ -284,11 +288,23 @@ def accuracy_error(record: CellRecord) -> float | None:
     return math.sqrt(accuracy * (1 - accuracy) / rows)
 
 
-def error_note(repeated: str, overlap: float) -> str:
-    """Note on a ±: ``mean ± standard error over 5 data seeds``, and its correction."""
-    if math.isinf(overlap):
+def error_note(repeated: str, *overlaps: float) -> str:
+    """Note on a ±: ``mean ± standard error over 5 data seeds``, and its correction.
+
+    Parameters
+    ----------
+    repeated
+        As `repeated_words` has it.
+    *overlaps
+        Of each data set whose means have the note.
+    """
+    finite = [overlap for overlap in overlaps if math.isfinite(overlap)]
+    if not finite:
         return f"mean over {repeated}; no standard error, as {NOT_RANDOM}"
-    return f"mean ± standard error over {repeated}{f', {CORRECTED}' if overlap else ''}"
+    where = "" if all(finite) else " where data seeds split the same rows anew"
+    corrected = f", {CORRECTED}{where}" if any(finite) else ""
+    lacking = f"; none where {NOT_RANDOM}" if len(finite) < len(overlaps) else ""
+    return f"mean ± standard error over {repeated}{corrected}{lacking}"
 
 
 def main_score(records: Iterable[CellRecord]) -> str:

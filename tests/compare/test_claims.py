@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
 from typer.testing import CliRunner
 
 from pmbnn.cli import app
@@ -140,6 +141,27 @@ def test_one_table_for_all_folders(results, tmp_path):
     done = run(results.folder, results.folder, "--out", tmp_path / "all.csv")
     assert done.exit_code == 0, done.output
     assert (tmp_path / "all.csv").is_file()
+
+
+def test_folders_of_one_experiment_have_tables_of_their_own(made, tmp_path):
+    """The numbers of the second had stood in the place of those of the first."""
+    folders = []
+    for name, nll in (("one", 0.25), ("two", 0.5)):
+        pair = [
+            made.record(hyperprior=h, excess_nll=value)
+            for h, value in ((made.HALF_NORMAL, nll), (made.FIXED, 0.0))
+        ]
+        folder = made.store(tmp_path / name, [(one, xr.DataTree()) for one in pair]).folder
+        (folder / "provenance.json").write_text('{"experiment": "toy"}')
+        folders.append(folder)
+    done = run(*folders, folders[0], "--out", tmp_path / "all.csv")
+    assert done.exit_code == 0, done.output
+    table = read_claims(tmp_path / "all.csv").query("measure == 'excess NLL'")
+    assert dict(zip(table["experiment"], table["mean"], strict=True)) == {
+        f"toy ({folders[0]})": 0.25,
+        f"toy ({folders[1]})": 0.5,
+    }
+    assert done.output.count("learned scale less fixed scale") == 2
 
 
 @pytest.mark.parametrize(

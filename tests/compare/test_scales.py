@@ -1,9 +1,11 @@
 """Best fixed scales, and learned ones."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from pmbnn.compare.claims import scale_rows
+from pmbnn.cli.tables import claims_tables
+from pmbnn.compare.claims import KEYS, SCALES, scale_rows
 from pmbnn.results.tables import combine
 
 
@@ -50,3 +52,22 @@ def test_learned_scales(made):
 
 def test_a_flat_prior_has_no_scale(made):
     assert found([made.record("flat", made.NO_SCALE)]) == {}
+
+
+def test_failing_on_a_data_seed_is_no_advantage(made):
+    """The scale 10 has no score where the others have their worst."""
+    records = cells(made, 0.1, (0.1, 0.5)) + cells(made, 1.0, (0.2, 0.6))
+    rows = found(records + cells(made, 10.0, (0.15,), (0.5,)))
+    assert rows["Laplace", "fixed", "best by excess NLL"]["mean"] == 0.1
+    assert rows["Laplace", "fixed", "excess NLL there"]["mean"] == pytest.approx(0.3)
+
+
+def test_fits_of_one_data_seed_are_no_data_seeds(made):
+    records = [made.record(inference={"steps": 10000, "seed": seed}) for seed in range(3)]
+    learned = {r.name: {"layer_1_scale": s} for r, s in zip(records, (1, 2, 4), strict=True)}
+    row = found(records, learned)["normal", "half-normal", "learned, layer 1"]
+    assert (row["mean"], row["seeds"], row["cells"]) == (pytest.approx(2), 1, 3)
+    assert row["se"] == pytest.approx(2 * np.log(2) / np.sqrt(3))
+    head = dict.fromkeys(KEYS, "") | {"claim": SCALES, "overlap": 0.0}
+    (table,) = claims_tables(pd.DataFrame([head | row]))
+    assert str(table.caption) == "mean ± standard error over fits"

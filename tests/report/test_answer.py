@@ -85,6 +85,11 @@ def test_a_single_data_seed_has_no_interval():
 def test_undecided_beside_others():
     rows = [(NOT_WORSE, 0.001, 0.004), (UNDECIDED, 0.1, math.nan)]
     assert sentence(LEADER, *rows).endswith("within 0.001 nats; 1 undecided, without an interval.")
+    rows[0] = (SIGNIFICANTLY_WORSE, 0.06, 0.03)
+    assert sentence(LEADER, *rows) == (
+        "Laplace is best on moons, by 0.060 ± 0.010 nats over the next, normal; 1 undecided, "
+        "without an interval."
+    )
 
 
 def test_fits_that_did_not_converge():
@@ -123,6 +128,27 @@ def cells(made, prior, scores, score="excess_nll", **changes):
         made.record(prior, dataset=made.MOONS | {"seed": seed}, **{score: value}, **changes)
         for seed, value in enumerate(scores)
     ]
+
+
+def test_a_combination_without_common_data_seeds_is_undecided(made):
+    """Each failed where the other did not: both have a score, and no difference."""
+    records = cells(made, "normal", (0.4,)) + cells(made, "laplace", (0.9, 0.3))[1:]
+    assert ranking(records)[1].sentence == (
+        "Undecided on moons, noise 0.4, as the others have no finite score on its data seeds: "
+        "Laplace has the lowest excess NLL at fresh points, 0.3 nats."
+    )
+    both = cells(made, "normal", (0.4, 0.5, 0.61)) + cells(made, "cauchy", (0.41, 0.5, 0.6))
+    none = "No prior stands out on moons, noise 0.4"
+    lone = cells(made, "laplace", (0.0, 0.0, 0.0, 0.3))[3:]
+    assert ranking(both + lone)[1].sentence.startswith(f"{none}: 2 of 3 lie")
+    assert ranking(both + lone)[1].sentence.endswith("; 1 undecided, without an interval.")
+
+
+def test_one_that_lacks_a_data_seed_may_be_better_on_the_others(made):
+    records = cells(made, "normal", (0.41, 0.42, 0.4, 0.4))
+    records += cells(made, "laplace", (0.2, 0.22, 0.2))
+    none = "No prior stands out on moons, noise 0.4"
+    assert ranking(records)[1].sentence == f"{none}: both lie within 0.2 nats."
 
 
 @pytest.fixture

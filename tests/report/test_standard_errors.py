@@ -107,6 +107,22 @@ def test_the_ranking_and_the_answer(records, views):
     assert all(f"± {ERROR:.2f}" in row.score for row in answer.rows)
 
 
+def test_fits_are_no_data_seeds_on_the_page(made):
+    """Two fits of each of three data seeds."""
+    records = [
+        made.record(dataset=made.MOONS | {"seed": seed}, inference={"seed": fit}, nll=value)
+        for seed, value in enumerate(VALUES)
+        for fit in (0, 1)
+    ]
+    table = mean_table([CellView(f"{n}", "own", r, {}, Parts(), ()) for n, r in enumerate(records)])
+    (row,) = table.rows
+    entries = {
+        heading.title: entry.text for heading, entry in zip(table.headings, row, strict=True)
+    }
+    assert entries["data seeds"] == "3"
+    assert entries["NLL (nats)"] == f"0.85 ± {np.std(VALUES, ddof=1) / np.sqrt(3):.2f}"
+
+
 def test_the_page(views):
     table = mean_table(views)
     at = [heading.title for heading in table.headings].index("accuracy")

@@ -1,6 +1,7 @@
 """Tables for papers: entries, the best and what is not significantly worse, in each format."""
 
 import io
+import math
 
 import numpy as np
 import pandas as pd
@@ -52,6 +53,24 @@ def test_results_make_their_own_table(tmp_path):
         results.table().to_markdown() == table(made).to_markdown() == table(results).to_markdown()
     )
     assert results.select(prior="flat").table(metric="accuracy").entries["row"].tolist() == ["flat"]
+
+
+def test_the_note_is_of_every_data_set():
+    """Also where test rows of one are no sample, and data seeds are not as many."""
+    gaps = [changed(one, overlap=math.inf) for one in records()]
+    others = [changed(one, overlap=0.1) for one in records(3, CIRCLES)]
+    made = table([*gaps, *others])
+    assert made.entries.groupby("data")["se"].count().tolist() == [5, 0]
+    assert made.note.startswith(
+        "Mean ± standard error over seeds, corrected for overlapping splits; none where test rows "
+        "were not drawn at random; "
+    )
+    apart = table([*records(3), *others]).note
+    assert apart.startswith(
+        "Mean ± standard error over 3 data seeds, corrected for overlapping splits where data "
+        "seeds split the same rows anew; "
+    )
+    assert table([*others, *records(3)]).note == apart
 
 
 def test_latex():
