@@ -389,6 +389,8 @@ def _encoded(frame: pd.DataFrame, encoder: Encoder, title: str) -> np.ndarray:
             if name not in frame:
                 columns = show_names(list(frame.columns))
                 raise DataError(f"{title}: must have a column `{name}`, got {columns}.")
+            if np.sum(frame.columns == name) > 1:
+                raise DataError(f"{title}: column `{name}` must be there once, got it twice.")
             place = f"column `{name}`"
             values[name] = (
                 _numbers(frame[name], place, title)

@@ -341,6 +341,15 @@ def test_a_table_that_is_not_there(opened, tmp_path):
 # Inputs of new rows
 
 
+def test_a_column_that_is_there_twice():
+    """Also as a number and as text; one that is not used may be."""
+    for names in (["n", "n", "m"], [1, "1", "m"]):
+        frame = pd.DataFrame([[1.0, 2.0, 3.0]], columns=names)
+        with pytest.raises(DataError, match="new: column `(n|1)` must be there once, got it twice"):
+            inputs_of_frame(frame, Encoder((str(names[0]),)), "new")
+        assert inputs_of_frame(frame, Encoder(("m",)), "new") == [[3.0]]
+
+
 def test_inputs_take_columns_as_they_were_encoded():
     frame = pd.DataFrame({"n": [1, 2], "is": [True, False], "a=b": [3, 4], "size": [10.0, 12.5]})
     categories = (("n", "1"), ("n", "2"), ("size", "10"), ("size", "12.5"))
