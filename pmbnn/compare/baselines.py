@@ -8,6 +8,7 @@ chosen by test rows too, as rows held out on one split are test rows on others.
 too, if there are others: their combination is chosen as that of the network is.
 """
 
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -458,6 +459,8 @@ def _difference(differences: pd.Series, overlap: float) -> dict[str, Any]:
         "level": int(level.sum()),
         "behind": int((differences[~level] > 0).sum()),
     }
+    if math.isinf(row["difference"]):  # a score that is infinite once is so on average
+        row |= dict.fromkeys(("low", "high"), row["difference"])
     if 1 < row["level"] == row["seeds"]:
         return row | {"verdict": EQUIVALENT}
     return row | {"verdict": interval_verdict(row["low"], row["high"])}

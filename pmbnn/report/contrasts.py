@@ -123,7 +123,8 @@ def _basis(entries: Sequence[Mapping[str, Any]]) -> str:
     intervals = f"{100 * LEVEL:g} % simultaneous intervals over data seeds"
     lows = (entry[f"{name}_low"] for entry in entries for name in ("reference", "ensemble"))
     if all(map(math.isnan, lows)):
-        intervals = f"no intervals, which need {LEAST_SEEDS} data seeds"
+        few = all(entry["seeds"] < LEAST_SEEDS for entry in entries)
+        intervals = f"no intervals, which need {LEAST_SEEDS} data seeds" if few else "no intervals"
     return f"{origin}; margin {number_text(entries[0]['margin'])} nats; {intervals}."
 
 

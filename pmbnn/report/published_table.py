@@ -80,7 +80,7 @@ def _our_value(
         return None, math.nan, ()
     with_value = tuple(cell for cell, _ in values)
     if not all(isinstance(value, int | float) for _, value in values):
-        return str(values[0][1]), math.nan, with_value
+        return ", ".join(dict.fromkeys(str(v) for _, v in values)), math.nan, with_value
     ours = by_data_seed((cell.record, _in_unit(value, number)) for cell, value in values)
     mean, error = mean_and_error(ours, overlap_of(cell.record for cell in with_value))
     # A spread of rounding errors is none.

@@ -323,10 +323,11 @@ def _note(records: Sequence[CellRecord], entries: pd.DataFrame, metric: str) -> 
             f"*: not significantly worse ({100 * LEVEL:g} % intervals of all paired differences, "
             "which hold at once)"
         )
-    if UNDECIDED in verdicts:
-        notes.append(
-            f"undecided, without a mark: no interval, for which {LEAST_SEEDS} data seeds are needed"
-        )
+    undecided = entries[entries["verdict"] == UNDECIDED]
+    if len(undecided):
+        few = f", for which {LEAST_SEEDS} data seeds are needed"
+        has_few = (undecided["seeds"] < LEAST_SEEDS).any()
+        notes.append(f"undecided, without a mark: no interval{few if has_few else ''}")
     if not verdicts:
         notes.append(f"no best: nothing says whether a high or a low `{metric}` is better")
     text = "; ".join([*notes, *count(records).marked_words])

@@ -1,5 +1,6 @@
 """Networks beside baseline models and published results on the same rows."""
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -323,6 +324,15 @@ def test_verdicts(step, verdict):
     _, paired = made(cells(normal=one[:2], laplace=other))
     assert paired.loc[("Laplace × half-normal", "nll"), "verdict"] == verdict
     assert "normal × half-normal" not in paired.index.get_level_values("method")  # chosen always
+
+
+@pytest.mark.parametrize(("nll", "verdict"), [(math.inf, BETTER), (-math.inf, WORSE)])
+def test_an_infinite_score_is_a_verdict(nll, verdict):
+    """Of a method that gave a target of one data seed no probability."""
+    one, *_ = BOTH.values()
+    other = [(9.0, -50, nll if seed == 0 else 0.3) for seed in range(len(one))]
+    row = made(cells(normal=one, laplace=other))[1].loc[("Laplace × half-normal", "nll")]
+    assert row["verdict"] == verdict and row["difference"] == -nll
 
 
 def test_the_network_is_paired_with_the_nearest_combinations():

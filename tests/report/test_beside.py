@@ -96,6 +96,12 @@ def test_not_among_these_results(cells, changes):
     assert (found.ours, found.difference, found.cells) == (None, None, ())
 
 
+def test_different_words_of_several_cells_are_all_named(cells):
+    every = {cell.record.status for cell in cells}
+    assert len(every) > 1
+    assert set(one(cells, path="status", value="converged").ours.split(", ")) == every
+
+
 def test_values_at_paths():
     record = {"a": {"b_1.5": [1, {"c": 2}]}}
     assert value_at(record, "a/b_1.5/0") == 1

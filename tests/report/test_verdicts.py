@@ -85,6 +85,14 @@ def test_without_intervals_it_is_said_what_they_need(folder, make):
     assert view.plot.axis.mark(plotted.lines[0].difference, "undecided").low is None
 
 
+def test_few_data_seeds_are_not_the_only_reason_for_no_interval(folder, make):
+    """Such as test rows that were not drawn at random, which the note of each contrast says."""
+    row = make.contrast("a", "undecided", "undecided") | {"seeds": 5}
+    row |= {f"{name}_{end}": NAN for name in ("reference", "ensemble") for end in ("low", "high")}
+    (view,) = contrast_views([folder(row)])
+    assert view.basis.endswith("margin 0.001 nats; no intervals.")
+
+
 def test_contrasts_that_were_not_named_are_exploratory(folder, make):
     (view,) = contrast_views([folder(make.contrast("a", "better", "faithful", exploratory=True))])
     assert view.basis.startswith("Exploratory: the experiment file names none; margin")

@@ -65,6 +65,7 @@ def test_the_note_is_of_every_data_set():
         "Mean ± standard error over seeds, corrected for overlapping splits; none where test rows "
         "were not drawn at random; "
     )
+    assert made.note.count("no interval") == 1 and "data seeds are needed" not in made.note
     apart = table([*records(3), *others]).note
     assert apart.startswith(
         "Mean ± standard error over 3 data seeds, corrected for overlapping splits where data "
