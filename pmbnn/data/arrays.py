@@ -401,6 +401,19 @@ class Dataset(Summarised):
                 digest.update(np.float64(array).tobytes())
         return digest.hexdigest()
 
+    @property
+    def encoding(self) -> str:
+        """SHA-256 over names and units, by which new rows are encoded, in hexadecimal.
+
+        Equal arrays may come from columns of other names or in other units.
+        """
+        names = (self.features, self.categories, self.classes, self.target_names)
+        digest = hashlib.sha256(repr(names).encode())
+        for array in (self.standardisation.mean, self.standardisation.sd, self.fill):
+            if array is not None:
+                digest.update(np.float64(array).tobytes())
+        return digest.hexdigest()
+
 
 def standardised_dataset(
     train: Part,

@@ -8,7 +8,7 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pmbnn.core.errors import ConfigError, UserError, check_keys, must
 from pmbnn.core.spec import Specification
@@ -195,10 +195,18 @@ def load_dataset(spec: DatasetSpec) -> "Dataset":
         raise DataError(f"Data set `{spec.kind}`: {error}") from error
 
 
-def data_source(spec: DatasetSpec) -> tuple[str, str]:
-    """Fingerprint and source of a data set; raises as `load_dataset` does."""
+class DataSource(NamedTuple):
+    """Digests of the arrays of a data set and of their names and units, and where they are from."""
+
+    fingerprint: str
+    encoding: str
+    source: str
+
+
+def data_source(spec: DatasetSpec) -> DataSource:
+    """Fingerprint, encoding and source of a data set; raises as `load_dataset` does."""
     dataset = load_dataset(spec)
-    return dataset.fingerprint, dataset.source
+    return DataSource(dataset.fingerprint, dataset.encoding, dataset.source)
 
 
 def data_folder(content: dict, folder: Path) -> Path:

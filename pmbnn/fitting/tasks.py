@@ -25,7 +25,7 @@ class TaskWithData(Protocol):
 class CellTask:
     """A cell to fit, with the name of its folder and the fingerprint of its data.
 
-    ``device``, ``width`` and ``machine`` are as its record has them.
+    ``device``, ``width``, ``machine`` and ``encoding`` are as its record has them.
     """
 
     cell: Cell
@@ -35,6 +35,7 @@ class CellTask:
     device: str = "cpu"
     width: int | None = None
     machine: str | None = None
+    encoding: str = ""
 
     def record(self, **entries: Any) -> CellRecord:
         """Record of the cell, with further fields by name."""
@@ -43,6 +44,7 @@ class CellTask:
             name=self.name,
             identity=self.identity,
             fingerprint=self.fingerprint,
+            encoding=self.encoding,
             device=self.device,
             width=self.width,
             machine=self.machine,

@@ -39,7 +39,7 @@ def set_aside_broken(results: Results, names: Iterable[str] | None = None) -> li
     """
     problems = list(broken_cells(results, names=names))
     for problem in problems:
-        _set_aside(results, problem.cell)
+        set_aside(results, problem.cell)
     return problems
 
 
@@ -62,7 +62,7 @@ def broken_cells(
             yield problem
 
 
-def _set_aside(results: Results, name: str) -> None:
+def set_aside(results: Results, name: str) -> None:
     """Move a cell aside, in place of an earlier broken one of its name."""
     aside = results.cells / f"{BROKEN}{name}"
     results.remove(aside.name)
@@ -104,7 +104,7 @@ def verify(folder: Path, repair: bool = False) -> list[Problem]:
         if problem.cell is None:
             remove(problem.path)
         else:
-            _set_aside(results, problem.cell)
+            set_aside(results, problem.cell)
     return problems
 
 

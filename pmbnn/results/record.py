@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from pmbnn.core.display import Summarised
+from pmbnn.core.spec import added
 from pmbnn.experiment.cells import Cell, renamed_settings, stored_cell
 from pmbnn.models.hyperpriors import Fixed, Hyperprior, Match
 
@@ -160,6 +161,8 @@ class CellRecord(Summarised, _Part):
     sweep, name, identity, fingerprint
         Its sweep, the name of its folder, and digests of everything that decides its numbers
         and of its data.
+    encoding
+        Digest of names and units of its data (`Dataset.encoding`); empty where it is not known.
     status, reason
         The verdict on its fit, and the reason for it.
     settings
@@ -200,6 +203,7 @@ class CellRecord(Summarised, _Part):
     name: str
     identity: str = ""
     fingerprint: str = ""
+    encoding: str = added("")
     status: Status
     reason: str = ""
     settings: dict[str, dict[str, Any]]

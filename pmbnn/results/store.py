@@ -185,6 +185,10 @@ class Results:
             (part / RECORD).write_text(text, encoding="utf-8")
         return CellRecord.from_json(text)
 
+    def save_record(self, record: CellRecord) -> None:
+        """Write the record of a stored cell anew; its other files stay."""
+        self.write_text(f"{self.cells.name}/{record.name}/{RECORD}", record.to_json())
+
     def copy_cell(self, folder: Path) -> None:
         """Copy a cell's folder, which appears whole, in place of what was there."""
         with self._new_cell(folder.name) as part:

@@ -12,7 +12,7 @@ from pmbnn.core.machine import CPU, Device, device_text
 from pmbnn.data import DatasetSpec
 from pmbnn.experiment.cells import Cell, Experiment, cell_label
 from pmbnn.experiment.cost import takes_all_cores
-from pmbnn.experiment.load import data_source, resolved_text
+from pmbnn.experiment.load import DataSource, data_source, resolved_text
 from pmbnn.experiment.plan import (
     RECORDED,
     content_digest,
@@ -29,6 +29,7 @@ from pmbnn.experiment.published import read_published
 from pmbnn.fitting.tasks import CellTask, JobTask
 from pmbnn.fitting.workers import Event, Finished, Stored, run_jobs, turns
 from pmbnn.inference.samplers.settings import Sampling
+from pmbnn.results.integrity import Problem, set_aside
 from pmbnn.results.names import group_by_settings
 from pmbnn.results.present import FILE as CELLS
 from pmbnn.results.present import CellList, checkpoint_name, read_list
@@ -53,7 +54,7 @@ class Run:
     search_cells
         Cells that learning rates are searched on, by the cells that search.
     sources
-        Fingerprint and source of each data set.
+        Fingerprint, encoding and source of each data set.
     devices
         Devices that fits run on.
     """
@@ -62,13 +63,13 @@ class Run:
     results: Results
     tasks: Mapping[Cell, CellTask]
     search_cells: Mapping[Cell, Cell]
-    sources: Mapping[DatasetSpec, tuple[str, str]]
+    sources: Mapping[DatasetSpec, DataSource]
     devices: tuple[Device, ...] = (CPU,)
 
     @property
     def fingerprints(self) -> dict[DatasetSpec, str]:
         """Fingerprint of each data set."""
-        return {spec: fingerprint for spec, (fingerprint, _) in self.sources.items()}
+        return {spec: data.fingerprint for spec, data in self.sources.items()}
 
     def missing(self, cells: Sequence[Cell]) -> list[Cell]:
         """Cells that are not stored yet; where equal rows in two files make one cell, the first."""
@@ -123,17 +124,17 @@ def prepare(experiment: Experiment, folder: Path, devices: tuple[Device, ...] = 
 
 def _cell_task(
     cell: Cell,
-    sources: Mapping[DatasetSpec, tuple[str, str]],
+    sources: Mapping[DatasetSpec, DataSource],
     versions: Mapping[str, str],
     device: Device,
     search_cell: Cell | None = None,
 ) -> CellTask:
     """The task of a cell, with its name."""
-    fingerprint, _ = sources[cell.dataset]
-    search = search_cell and (search_cell, sources[search_cell.dataset][0])
-    digest = identity(cell, fingerprint, versions, search, device)
-    decisive = device.decides(width(cell, device))
-    return CellTask(cell, f"{cell_label(cell)}-{digest}", digest, fingerprint, **decisive)
+    data = sources[cell.dataset]
+    search = search_cell and (search_cell, sources[search_cell.dataset].fingerprint)
+    digest = identity(cell, data.fingerprint, versions, search, device)
+    others = {"encoding": data.encoding, **device.decides(width(cell, device))}
+    return CellTask(cell, f"{cell_label(cell)}-{digest}", digest, data.fingerprint, **others)
 
 
 def run_cells(
@@ -215,17 +216,19 @@ def list_cells(run: Run, wanted: Sequence[Cell] = (), sampled: Iterable[str] = (
     fitted = before.cells.keys() - before.references
     references = dict.fromkeys([*before.references, *(n for n in sampled if n not in fitted)])
     with experiment_parts(run.experiment.plugins):
-        present = planned | _references(run, [name for name in references if name not in planned])
+        kept = _references(run, [name for name in references if name not in planned])
+    present = planned | {name: content_digest(task.cell) for name, task in kept.items()}
     started = [job for job in before.jobs if run.results.checkpoints(checkpoint_name(job)).is_dir()]
     begun = [tuple(task.name for task in job.cells) for job in run.jobs(run.missing(wanted))]
     jobs = dict.fromkeys([*started, *begun])
     return CellList(run.experiment.name, present, tuple(references), tuple(jobs))
 
 
-def _references(run: Run, names: Sequence[str]) -> dict[str, str]:
-    """Digests of the stored sampled cells whose posterior the plan fits, by name."""
+def _references(run: Run, names: Sequence[str]) -> dict[str, CellTask]:
+    """Tasks of the stored sampled cells whose posterior the plan fits, by name."""
     records = [run.results.load_record(n) for n in names if run.results.is_finished(n)]
-    versions, digests = decisive_versions(), {}
+    versions, stored = decisive_versions(), {record.name: record.cell for record in records}
+    tasks: dict[str, CellTask] = {}
     for sampler in dict.fromkeys(record.cell.inference for record in records):
         if not isinstance(sampler, Sampling):  # of another version, as all its cells are then
             continue
@@ -233,8 +236,46 @@ def _references(run: Run, names: Sequence[str]) -> dict[str, str]:
             if not cell.is_sampled:
                 sampled = replace(cell.posterior, inference=sampler)
                 task = _cell_task(sampled, run.sources, versions, run.devices[0])
-                digests[task.name] = content_digest(sampled)
-    return {record.name: digests[record.name] for record in records if record.name in digests}
+                # Of sweeps that share a posterior, that which the cell was sampled for.
+                if task.name not in tasks or stored.get(task.name) == sampled:
+                    tasks[task.name] = task
+    return {record.name: tasks[record.name] for record in records if record.name in tasks}
+
+
+def update_stored(run: Run, references: Sequence[str] = ()) -> list[Problem]:
+    """Bring stored cells up to date in what is no part of their identity.
+
+    Records take over the sweep, and the places of files, that their cells have in the plan: tables
+    tell combinations apart by them. Cells of equal numbers under other names or in other units are
+    set aside, as they would predict new rows wrong.
+
+    Parameters
+    ----------
+    references
+        Names of cells that `pmbnn check` sampled.
+
+    Returns
+    -------
+    list of Problem
+        Cells that were set aside.
+    """
+    # Of cells that share a name, the first.
+    planned = {task.name: task for task in reversed(run.tasks.values())}
+    problems = []
+    with experiment_parts(run.experiment.plugins):
+        sampled = _references(run, [name for name in references if name not in planned])
+        for name, task in (planned | sampled).items():
+            if not run.results.is_finished(name):
+                continue
+            record = run.results.load_record(name)
+            if record.encoding not in ("", task.encoding):
+                reason = "was fitted to data of other names or in other units"
+                problems.append(Problem(run.results.cells / name, name, reason))
+                set_aside(run.results, name)
+            elif record.cell != task.cell:
+                update = {"sweep": task.cell.sweep, "settings": task.cell.stored_settings}
+                run.results.save_record(record.model_copy(update=update))
+    return problems
 
 
 def write_header(run: Run, cells: CellList | None = None) -> None:
@@ -267,8 +308,12 @@ def write_tables(run: Run, records: Sequence[CellRecord]) -> None:
 
 def _provenance(run: Run) -> dict:
     data = [
-        {"dataset": spec.model_dump(mode="json"), "fingerprint": fingerprint, "source": source}
-        for spec, (fingerprint, source) in run.sources.items()
+        {
+            "dataset": spec.model_dump(mode="json"),
+            "fingerprint": data.fingerprint,
+            "source": data.source,
+        }
+        for spec, data in run.sources.items()
     ]
     overrides = list(run.experiment.overrides)
     return {

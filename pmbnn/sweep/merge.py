@@ -15,7 +15,7 @@ from pmbnn.fitting.progress import RunOptions
 from pmbnn.results.integrity import broken_cells
 from pmbnn.results.present import present_list, present_records, storing
 from pmbnn.results.store import Results, ResultsError, writing
-from pmbnn.sweep.cells import Run, list_cells, prepare, write_header
+from pmbnn.sweep.cells import Run, list_cells, prepare, update_stored, write_header
 from pmbnn.sweep.check import experiment_of_folder
 from pmbnn.sweep.in_memory import FOLDER as STORED_ROWS
 from pmbnn.sweep.outputs import following
@@ -70,6 +70,8 @@ def merge(
                     copied += 1
                 else:
                     there.add(name)
+        for problem in update_stored(run, [*sampled]):
+            console.print(f"set aside, to be fitted again: {problem}")
         write_header(run, list_cells(run, sampled=sampled))
         run.results.write_json(PROVENANCE, _provenance(sources))
         records = present_records(run.results)

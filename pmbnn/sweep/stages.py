@@ -66,6 +66,7 @@ from pmbnn.sweep.cells import (
     list_cells,
     prepare,
     run_cells,
+    update_stored,
     write_header,
     write_tables,
 )
@@ -251,7 +252,9 @@ def _begin(
     # All that are stored, where none are listed yet. A folder of another format is rejected here,
     # before anything in it is changed.
     checked = None if before is None else [*planned, *before.references]
-    for problem in set_aside_broken(prepared.results, checked):
+    problems = set_aside_broken(prepared.results, checked)
+    problems += update_stored(prepared, before.references if before else ())
+    for problem in problems:
         options.print(f"set aside, to be fitted again: {problem}")
     if options.fresh:
         forget(prepared, wanted)
@@ -276,9 +279,9 @@ def _announce(
     for sweep in prepared.experiment.sweeps:
         options.print(*(f"{sweep.name}: {left_out}" for left_out in sweep.left_out))
     sources = {
-        f"data set {spec.kind}: source {source}": None
-        for spec, (_, source) in prepared.sources.items()
-        if source not in ("scikit-learn", GENERATED)
+        f"data set {spec.kind}: source {data.source}": None
+        for spec, data in prepared.sources.items()
+        if data.source not in ("scikit-learn", GENERATED)
     }
     options.print(*sources)
     if options.devices[0].is_accelerator:

@@ -67,11 +67,11 @@ def file(tmp_path, fitted):
     return path
 
 
-def write_rows(folder, typo=1.0):
-    x = np.random.default_rng(0).normal(size=(40, 2))
+def write_rows(folder, typo=1.0, header="a,b,what", unit=1):
+    x = np.random.default_rng(0).normal(size=(40, 2)) * unit
     x[0, 0] *= typo
     lines = [f"{a},{b},{'one' if a > b else 'two'}" for a, b in x]
-    (folder / "rows.csv").write_text("\n".join(["a,b,what", *lines]) + "\n")
+    (folder / "rows.csv").write_text("\n".join([header, *lines]) + "\n")
 
 
 def edit(file, old, new):
@@ -137,6 +137,50 @@ def test_what_is_mended_back_is_present_again_without_a_fit(file, fitted):
     assert "4 cells, 4 stored already, 0 to fit" in sweep(file)
     assert names(file) == first
     assert len(fitted) == 8
+
+
+def move_rows(file):
+    (file.parent / "data").mkdir()
+    (file.parent / "rows.csv").rename(file.parent / "data" / "rows.csv")
+    edit(file, "file: rows.csv", "file: data/rows.csv")
+
+
+RENAMES = {
+    "sweep": lambda file: edit(file, "- name: toy", "- name: other"),
+    "folder of the data": move_rows,
+}
+
+
+@pytest.mark.parametrize("rename", RENAMES.values(), ids=RENAMES)
+def test_stored_cells_take_the_names_that_the_experiment_has_now(file, fitted, rename):
+    """Or seeds that are added after a change of names would be another combination."""
+    sweep(file)
+    check(file)
+    rename(file)
+    edit(file, "seed: [0, 1]", "seed: [0, 1, 2]")
+    assert "6 cells, 4 stored already, 2 to fit" in sweep(file)
+    records = present(file).records
+    assert [r.cell for r in records if not r.cell.is_sampled] == [*load_experiment(file).cells]
+    assert sorted(present(file).summary["cells"]) == [2, 2, 3, 3]
+    assert len(list(pairs(records))) == 4, "references are those of the fits"
+
+
+OTHERS = {"names": {"header": "b,a,what"}, "units": {"unit": 4}}
+
+
+@pytest.mark.parametrize("change", OTHERS.values(), ids=OTHERS)
+def test_equal_numbers_of_other_names_or_units_are_fitted_again(file, fitted, change):
+    """Their fits would be the same, but they would take new rows for others."""
+    sweep(file)
+    first, out = names(file), file.parent / "out"
+    write_rows(file.parent, **change)
+    shutil.copytree(out, file.parent / "shard")
+    console = Console(file=io.StringIO(), width=10_000)
+    assert merge([file.parent / "shard"], file.parent / "joined", console).missing == 4
+    for said in (console.file.getvalue(), sweep(file)):
+        assert said.count("was fitted to data of other names or in other units") == 4
+    assert names(file) == first and len(fitted) == 8
+    assert "4 cells, 4 stored already, 0 to fit" in sweep(file)
 
 
 def test_the_list_is_of_the_whole_experiment_whatever_was_fitted(file, fitted):
