@@ -317,10 +317,10 @@ class Dataset(Summarised):
         """
         arrays = Arrays(
             np.asarray(x),
-            np.asarray(y),
+            _as_array(y),
             tuple(features),
             tuple(target_names),
-            groups=None if groups is None else np.asarray(groups),
+            groups=None if groups is None else _as_array(groups),
         )
         return _in_memory(Origin(arrays, RowSettings(**settings), name), "x", "y", "arrays")
 
@@ -504,6 +504,17 @@ def _target_standardisation(raw: RawRows, y: np.ndarray) -> Standardisation:
             place = f"target `{name}`" if name else "the target"
             raise DataError(f"{raw.title}: {place} has one value only in the training rows.")
     return fit_standardisation(columns, "feature")
+
+
+def _as_array(values: Sequence | np.ndarray) -> np.ndarray:
+    """Array of values; of objects where NumPy makes words of a list's missing values."""
+    import pandas as pd
+
+    array = np.asarray(values)
+    if array.dtype.kind != "U" or isinstance(values, np.ndarray):
+        return array
+    objects = np.array(values, dtype=object)
+    return objects if pd.isna(objects).any() else array
 
 
 def _in_memory(origin: Origin, title: str, target: str, source: str) -> Dataset:

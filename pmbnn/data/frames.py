@@ -172,7 +172,9 @@ def _parsed(text: "Series", notation: Notation, rows: int) -> "Series":
     # The parser of CSV files, so that a number has the same bits in every notation.
     lines = io.StringIO("\n".join(["number", *numbers, ""]))
     options = {"skip_blank_lines": False, "keep_default_na": False, "na_values": [""]}
-    return pd.read_csv(lines, **options)["number"]
+    parsed = pd.read_csv(lines, **options)["number"]
+    # Text stays where a whole number has more than 64 bits.
+    return parsed if pd.api.types.is_numeric_dtype(parsed.dtype) else parsed.astype(np.float64)
 
 
 def as_plain(numbers: "Series", notation: Notation) -> "Series":

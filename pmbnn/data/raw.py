@@ -165,12 +165,13 @@ def rows_from_arrays(
         x = x / 255.0
     x = x.reshape(len(x), -1).astype(np.float64, copy=False)
     features = _names(arrays.features, "x", x.shape[1], "features", "inputs")
-    if groups is not None and len(groups) != len(y):
-        raise DataError(f"{title}: must have a group for each of {len(y)} rows, got {len(groups)}.")
     if groups is not None and settings.split.group is None:
         rule = "must be left out unless `split` has a `group`, as RandomSplit(group='shop') has"
         raise DataSettingError("groups", rule)
     numbers = np.arange(len(y)) if arrays.numbers is None else arrays.numbers
+    if groups is not None:
+        _check_groups(groups, title, numbers)
+        groups = comparable_groups(groups)
     if y.ndim == 1 or y.shape[1] == 1:
         y, classes = _targets(y.ravel(), settings.task, title, target, numbers)
         names = ()
@@ -184,6 +185,23 @@ def rows_from_arrays(
     # Pixels at the border of images are all the same, and no mistake.
     redundant = "keep" if input_shape else settings.redundant
     return _checked_rows(raw, settings.missing, redundant)
+
+
+def _check_groups(groups: np.ndarray, title: str, numbers: np.ndarray) -> None:
+    """Raise DataError where rows have no group."""
+    import pandas as pd
+
+    if groups.shape != numbers.shape:
+        got = len(groups) if groups.ndim == 1 else f"shape {groups.shape}"
+        raise DataError(f"{title}: must have a group for each of {len(numbers)} rows, got {got}.")
+    check_rows(pd.isna(groups), title, "its group is missing", numbers=numbers)
+
+
+def comparable_groups(groups: np.ndarray) -> np.ndarray:
+    """Groups as they are; of objects the numbers, in sorted order, which an archive can hold."""
+    import pandas as pd
+
+    return pd.factorize(groups, sort=True)[0] if groups.dtype.kind == "O" else groups
 
 
 def _names(
@@ -248,6 +266,8 @@ def _targets(
         y = np.array([str(value) for value in y])
     if y.dtype.kind in "iuf" and task != "classification":
         return _numeric_target(y, task, title, name, numbers), ()
+    if y.dtype.kind == "f":
+        check_rows(~np.isfinite(y), title, f"target `{name}` must be finite", y, numbers)
     distinct = np.unique(y)
     if task == "regression":
         rule = f"must be classification with the values of `{name}` ({show_names(distinct)})"

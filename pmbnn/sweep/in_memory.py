@@ -13,7 +13,7 @@ from pmbnn.core.errors import ConfigError
 from pmbnn.core.spec import Specification, plain, validated
 from pmbnn.data import Indices, Npz
 from pmbnn.data.arrays import Dataset, Origin
-from pmbnn.data.raw import RowSettings, rows_from_arrays
+from pmbnn.data.raw import RowSettings, comparable_groups, rows_from_arrays
 from pmbnn.experiment.load import Experiment, check_data, experiment_of, value_as_written
 from pmbnn.experiment.overrides import Overridden
 from pmbnn.experiment.plugins import is_current
@@ -117,7 +117,8 @@ def _stored(dataset: Dataset, place: str, archives: Archives) -> Npz:
             arrays[what], names[what] = np.array(getattr(rows, what)), what
     if split.group is not None:
         group = "group" if split.group in ARRAYS else split.group
-        arrays[group], split = rows.groups, split.model_copy(update={"group": group})
+        arrays[group] = comparable_groups(rows.groups)
+        split = split.model_copy(update={"group": group})
     if isinstance(split, Indices):
         arrays["test"] = _test_rows(origin, place)
     safe = re.sub(r"[^A-Za-z0-9_-]+", "-", origin.name)

@@ -260,6 +260,22 @@ def test_inputs_whose_names_are_alike(columns, label):
         pb.Dataset.from_frame(pd.DataFrame(columns | {"y": np.arange(20) / 7}), "y")
 
 
+@pytest.mark.parametrize("largest", [10**20, -(10**19), 2**64 - 1])
+def test_whole_numbers_of_more_than_64_bits_are_numbers(largest):
+    sizes = [(-1) ** i * i % 5 for i in range(20)]
+    sizes[3] = largest
+    frame = pd.DataFrame({"size": sizes, "y": np.arange(20) / 7})
+    frame.to_csv("t.csv", index=False)
+    settings = {"target": "y", "standardise": "none"}
+    for dataset in (
+        Table(file="t.csv", **settings).load(),
+        pb.Dataset.from_frame(frame, **settings),
+    ):
+        assert dataset.features == ("size",)
+        rows = np.concatenate([dataset.x_train, dataset.x_test])[:, 0]
+        np.testing.assert_array_equal(np.sort(rows), np.sort(np.float64(sizes)))
+
+
 def test_new_rows_may_have_a_category_whose_input_was_left_out():
     """It said the same as another column, so that `redundant: drop` left it out."""
     frame = pd.DataFrame({"town": ["A", "B", "C"] * 10, "land": ["X", "Y", "Y"] * 10})
@@ -495,3 +511,43 @@ def test_what_is_wrong_with_arrays(arrays, message):
         Npz(file="t.npz", categories="categories" if "categories" in arrays else None).check()
     assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
+
+
+SOME = np.arange(20.0).reshape(10, 2) ** 2
+GROUPS = ["a", "b", "c", "d", "e"] * 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"y": ["a", "b"] * 4 + [np.nan] * 2}, "x, row 9: target `y` is missing."),
+        (
+            {"y": [0.0, 1.0] * 4 + [0.0, np.inf], "task": "classification"},
+            "x, row 10: target `y` must be finite, got inf.",
+        ),
+        ({"groups": [*GROUPS[:8], np.nan, "e"]}, "x, row 9: its group is missing."),
+        ({"groups": [*GROUPS[:8], None, "e"]}, "x, row 9: its group is missing."),
+        ({"groups": [0.0, 1, 2, 3, 4, 5, 6, 7, np.nan, 9]}, "x, row 9: its group is missing."),
+        (
+            {"groups": np.arange(10).reshape(-1, 1)},
+            "x: must have a group for each of 10 rows, got shape (10, 1).",
+        ),
+    ],
+)
+def test_what_is_missing_in_memory(settings, message):
+    if "groups" in settings:
+        settings = settings | {"split": pb.Folds(folds=2, group="who")}
+    with pytest.raises(DataError) as caught:
+        pb.Dataset.from_arrays(SOME, **({"y": ["a", "b"] * 5} | settings))
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("groups", [np.array(GROUPS, dtype=object), GROUPS, [*range(9, 14)] * 2])
+def test_groups_are_the_same_of_any_type(groups):
+    split = pb.Folds(folds=5, group="who")
+    sorted_numbers = np.unique(groups, return_inverse=True)[1]
+    found, expected = (
+        pb.Dataset.from_arrays(SOME, np.arange(10) / 7, groups=g, split=split).fingerprint
+        for g in (groups, sorted_numbers)
+    )
+    assert found == expected

@@ -82,6 +82,12 @@ def test_every_kind_of_rows_is_stored_as_it_is():
         pb.Dataset.from_arrays(rng.normal(size=(12, 2)), [True, False] * 6, features=["up", "ä"]),
         pb.Dataset.from_frame(gaps, "kind", split=rows, name="a/b", **drop),
         pb.Dataset.from_frame(gaps, "price", missing="mean", without=["shop"], split=folds),
+        pb.Dataset.from_arrays(
+            rng.normal(size=(12, 2)),
+            rng.normal(size=12),
+            groups=pd.Series(list("abc") * 4),
+            split=folds,
+        ),
     ]
     for dataset in made:
         [spec] = held(dataset).sweeps[0].sections["dataset"]
