@@ -7,7 +7,7 @@ import numpy as np
 import pymc as pm
 
 from pmbnn.inference.estimators import depends_on
-from pmbnn.inference.flat import FlatModel, ModelGraphs, model_graphs
+from pmbnn.inference.flat import FlatModel, ModelGraphs, model_graphs, untransformed_name
 from pmbnn.inference.observed import interpreted
 
 FEW, MORE = 3, 5
@@ -109,7 +109,8 @@ def why_not_in_rows(flat: FlatModel, values: Mapping[str, np.ndarray]) -> str | 
     """Why a step cannot see a part of the rows of a model; None if it can.
 
     It can if every log-probability that depends on rows depends on one row only, whatever the
-    number of rows. This is tested with a few rows, and with these and others.
+    number of rows. This is tested with a few rows, and with these and others. Priors, as those with
+    the scale of the data, depend on none.
 
     Parameters
     ----------
@@ -123,6 +124,10 @@ def why_not_in_rows(flat: FlatModel, values: Mapping[str, np.ndarray]) -> str | 
     for name, potential in flat.potentials.items():
         if depends_on([potential], flat.rows):
             return f"its potential `{name}` depends on rows of which a step would see a part"
+    for name, log_prior in flat.log_priors.items():
+        if depends_on([log_prior], flat.rows):
+            variable = untransformed_name(name)
+            return f"the prior of `{variable}` depends on rows of which a step would see a part"
     graphs = {n: g for n, g in flat.log_likelihoods.items() if depends_on([g], flat.rows)}
     if not graphs:
         return "nothing that it observes depends on those rows"

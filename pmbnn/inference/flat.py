@@ -13,6 +13,7 @@ import pytensor
 import pytensor.tensor as pt
 from pymc.distributions.distribution import PartialObservedRV
 from pymc.logprob.transforms import Transform
+from pymc.util import get_untransformed_name, is_transformed_name
 from pymc.variational.minibatch_rv import MinibatchRandomVariable
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import equal_computations
@@ -432,6 +433,11 @@ def value_shapes(model: pm.Model) -> dict[str, tuple[int, ...]]:
             start = model.initial_point()
         shapes = {name: start[name].shape if s is None else s for name, s in shapes.items()}
     return shapes
+
+
+def untransformed_name(name: str) -> str:
+    """Name of a free variable from the name of its unconstrained value."""
+    return get_untransformed_name(name) if is_transformed_name(name) else name
 
 
 def _declared_shape(model: pm.Model, rv: TensorVariable) -> tuple[int, ...] | None:

@@ -26,8 +26,14 @@ from pytensor.tensor import TensorVariable
 
 from pmbnn.inference.batches import abstract, cast, flatten_for_steps
 from pmbnn.inference.elbo import row_weights, total_log_likelihood
-from pmbnn.inference.flat import Distribution, FlatModel, ModelGraphs, flat_vector
-from pmbnn.inference.unsupported import explained, first_line, untransformed_name
+from pmbnn.inference.flat import (
+    Distribution,
+    FlatModel,
+    ModelGraphs,
+    flat_vector,
+    untransformed_name,
+)
+from pmbnn.inference.unsupported import explained, first_line
 from pmbnn.inference.xla.compile import jax_function, precision, split_jax_function
 from pmbnn.inference.xla.rewrites import materialised
 

@@ -9,11 +9,10 @@ from contextlib import contextmanager
 import jax
 import jax.numpy as jnp
 import numpy as np
-from pymc.util import get_untransformed_name, is_transformed_name
 from pytensor.tensor import TensorVariable
 
 from pmbnn.inference.batches import abstract, cast
-from pmbnn.inference.flat import FlatModel, flat_vector
+from pmbnn.inference.flat import FlatModel, flat_vector, untransformed_name
 from pmbnn.inference.observed import interpreted, place_of
 from pmbnn.inference.xla.compile import jax_function, precision
 
@@ -51,11 +50,6 @@ def _terms(flat: FlatModel) -> Iterator[tuple[str, TensorVariable]]:
 def first_line(error: Exception) -> str:
     """First line of an error's message, or its class if it has none."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
-
-
-def untransformed_name(name: str) -> str:
-    """Name of a free variable from the name of its unconstrained value."""
-    return get_untransformed_name(name) if is_transformed_name(name) else name
 
 
 def _failure(flat: FlatModel, graphs, dtype: str, gradient: bool = False) -> str | None:

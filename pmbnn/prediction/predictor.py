@@ -22,10 +22,11 @@ from pmbnn.inference.flat import (
     flat_vector,
     flatten_model,
     model_graphs,
+    untransformed_name,
 )
 from pmbnn.inference.observed import observations_last
 from pmbnn.inference.samplers.run import Functions
-from pmbnn.inference.unsupported import computed_by_pytensor, names_in_jax, untransformed_name
+from pmbnn.inference.unsupported import computed_by_pytensor, names_in_jax
 from pmbnn.inference.xla.compile import compiler_options, jax_function, precision, shared
 from pmbnn.inference.xla.rewrites import computed_once
 from pmbnn.models.build import LAYER_PARAMETER, OBSERVED, ROW_DATA, NetworkParts, likelihood_of

@@ -191,6 +191,15 @@ def with_a_potential():
     return model
 
 
+def with_a_prior():
+    """A scale of the prior by that of the targets, which further rows would change."""
+    with pm.Model() as model:
+        x = pm.Data("x", X[:, 0], dims="observation")
+        slope = pm.Normal("slope", 0.0, 2.5 * x.std())
+        pm.Normal("y", slope, 1.0, observed=x, dims="observation")
+    return model
+
+
 def without_rows():
     with pm.Model() as model:
         pm.Normal("y", pm.Normal("mu"), 1.0, observed=X[:, 0])
@@ -201,6 +210,7 @@ UNDIVIDED = {
     "standardised": (standardised_inside, "log-probabilities of `y` are not one a row"),
     "one_length": (of_one_length, "log-probabilities of `y` are not one a row"),
     "potential": (with_a_potential, "its potential `of_rows` depends on rows"),
+    "prior": (with_a_prior, "the prior of `slope` depends on rows"),
     "no_rows": (without_rows, "none of its data variables has `observation` as its first dim"),
 }
 
