@@ -25,7 +25,15 @@ from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.random.type import RandomType
 
 from pmbnn.core.display import Summarised
-from pmbnn.inference.observed import check_labels, elementwise_logp, number_of_classes, uncast
+from pmbnn.core.spec import digests_of
+from pmbnn.inference.observed import (
+    check_labels,
+    elementwise_logp,
+    number_of_classes,
+    uncast,
+    with_bounds,
+)
+from pmbnn.models.build import parts_of
 from pmbnn.models.point import PointRV
 from pmbnn.models.prior_draws import IMPROPER
 
@@ -106,6 +114,9 @@ FOR_MINIBATCHES = (
     f"For minibatches, hand over all rows as pm.Data with the dim `{OBSERVATION}` and set `batch`."
 )
 """Remedy for models with minibatches of PyMC."""
+
+TERMS = ("log_priors", "potentials", "log_likelihoods")
+"""Terms of a log-density, in the order in which they may depend on one another."""
 
 INTEGERS = ("int", "uint", "bool")
 """Starts of the dtype names of discrete variables."""
@@ -324,12 +335,24 @@ def model_graphs(model: pm.Model | ModelGraphs, jacobian: bool = True) -> ModelG
         "potentials": _on_values(model, {v.name: v.sum() for v in model.potentials}),
     }
     _check_deterministic(groups)
+    if model.check_bounds and not _is_of_package(model):
+        bounded = iter(with_bounds([g for kind in TERMS for g in groups[kind].values()]))
+        groups |= {kind: {name: next(bounded) for name in groups[kind]} for kind in TERMS}
     # Last, so that they do not change the order of the other graphs.
     groups["labels"] = {
         v.name: uncast(model.rvs_to_values[v]) for v in observed if v.dtype.startswith(INTEGERS)
     }
     n_classes = {v.name: n for v in observed if (n := number_of_classes(model, v, inputs))}
     return ModelGraphs(model, jacobian, shapes, groups, n_classes)
+
+
+def _is_of_package(model: pm.Model) -> bool:
+    """Whether a model has parts of this package only, whose parameters are in their domains."""
+    found = parts_of(model)
+    if found is None:
+        return False
+    parts = (found.network, found.prior, found.hyperprior, found.likelihood)
+    return not any(map(digests_of, parts))
 
 
 def _inputs(model: pm.Model, shapes, rows: int | None) -> tuple[dict, dict]:
@@ -403,7 +426,7 @@ def _check_observed(model: pm.Model) -> None:
 
 def _check_deterministic(graphs: Mapping[str, Mapping[str, TensorVariable]]) -> None:
     """Raise ValueError if a term of the log-density draws random numbers."""
-    for kind in ("log_likelihoods", "log_priors", "potentials"):
+    for kind in TERMS:
         for name, graph in graphs[kind].items():
             if any(isinstance(v.type, RandomType) for v in graph_inputs([graph])):
                 raise ValueError(

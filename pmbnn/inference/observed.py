@@ -7,10 +7,16 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 from pymc.distributions.discrete import Bernoulli, Categorical
-from pymc.logprob.utils import ParameterValueError
+from pymc.distributions.dist_math import check_parameters
+from pymc.logprob.utils import (
+    CheckParameterValue,
+    ParameterValueError,
+    local_check_parameter_to_ninf_switch,
+)
 from pytensor.compile.mode import Mode
-from pytensor.graph.basic import Constant
-from pytensor.graph.traversal import io_toposort
+from pytensor.graph.basic import Constant, clone_get_equiv
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.traversal import graph_inputs, io_toposort
 from pytensor.scalar import Cast, Sigmoid
 from pytensor.tensor import TensorVariable
 from pytensor.tensor.elemwise import DimShuffle
@@ -55,7 +61,9 @@ def elementwise_logp(
     outputs = _outputs_first(probabilities)
     if outputs is None:
         # The label's probability first, its logarithm then: 0 · log(0) would not be a number.
-        return pt.log(pt.sum(one_hot * probabilities.T, axis=0))
+        by_row = pt.log(pt.sum(one_hot * probabilities.T, axis=0))
+        is_distribution = pt.ge(probabilities, 0), pt.isclose(probabilities.sum(axis=-1), 1)
+        return check_parameters(by_row, *is_distribution, msg="0 <= p, sum(p) = 1")
     return pt.sum(one_hot * log_softmax(outputs, axis=0), axis=0)
 
 
@@ -134,10 +142,33 @@ def _outputs_first(probabilities: TensorVariable) -> TensorVariable | None:
     return outputs.owner.inputs[0] if transposed else outputs.T
 
 
+def with_bounds(graphs: Sequence[TensorVariable]) -> list[TensorVariable]:
+    """The same terms of a log-density, -infinity where PyMC's checks of parameters fail.
+
+    Under JAX, checks cannot raise errors, and without them the log-density of a gamma distribution
+    is finite at a negative shape. Checks that JAX cannot compute are left out: these have their own
+    operation for positive definite matrices.
+    """
+    from pytensor.link.jax.dispatch import jax_funcify
+
+    def is_computed(node) -> bool:
+        ops = (type(n.op) for n in io_toposort([], node.inputs[1:]))
+        return all(jax_funcify.dispatch(op) is not jax_funcify.dispatch(object) for op in ops)
+
+    inputs = list(graph_inputs(graphs))
+    memo = clone_get_equiv(inputs, graphs, copy_inputs=False, copy_orphans=False)
+    graph = FunctionGraph(inputs, [memo[g] for g in graphs], clone=False)
+    for node in graph.toposort():
+        if isinstance(node.op, CheckParameterValue) and is_computed(node):
+            bounded = local_check_parameter_to_ninf_switch.transform(graph, node)
+            graph.replace_all(list(zip(node.outputs, bounded or node.outputs, strict=True)))
+    return graph.outputs
+
+
 # Checks before a fit that observations are in the support of their distributions
 #
-# The log-probabilities that XLA runs fast do not check labels, and JAX drops PyMC's checks of
-# parameters. These are checked here, on the data.
+# The log-probabilities that XLA runs fast do not check labels. They are checked here, on the data,
+# as is whether parameters are in their domain at all.
 
 
 POINTS, SPREAD = 100, 2.0

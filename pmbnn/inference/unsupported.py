@@ -12,12 +12,9 @@ import numpy as np
 from pytensor.tensor import TensorVariable
 
 from pmbnn.inference.batches import abstract, cast
-from pmbnn.inference.flat import FlatModel, flat_vector, untransformed_name
+from pmbnn.inference.flat import TERMS, FlatModel, flat_vector, untransformed_name
 from pmbnn.inference.observed import interpreted, place_of
 from pmbnn.inference.xla.compile import jax_function, precision
-
-TERMS = ("log_priors", "potentials", "log_likelihoods")
-"""Terms of a log-density, in the order in which they may depend on one another."""
 
 
 @contextmanager

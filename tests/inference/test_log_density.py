@@ -69,6 +69,54 @@ def test_data_come_with_each_call():
     assert first != second
 
 
+def shape_of_gamma():
+    pm.Gamma("y", alpha=pm.Normal("a"), beta=1.0, observed=[0.3, 0.8])
+
+
+def shape_of_a_prior():
+    pm.Gamma("x", alpha=pm.Normal("a"), beta=1.0, default_transform=None)
+
+
+def standard_deviation():
+    pm.Normal("y", 0.0, pm.Normal("a"), observed=[0.3, 0.8])
+
+
+def in_a_potential():
+    pm.Potential("y", pm.logp(pm.Beta.dist(pm.Normal("a"), 1.0), 0.4))
+
+
+def probabilities():
+    p = pt.stack([pm.Normal("a"), 0.4, 0.4])
+    pm.Categorical("y", p=pt.stack([p, p]), observed=[0, 2])
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [shape_of_gamma, shape_of_a_prior, standard_deviation, in_a_potential, probabilities],
+)
+def test_parameters_outside_their_domain(variables):
+    """The density is zero there as in PyMC, not what its formula says."""
+    with pm.Model() as model:
+        variables()
+    density, logp = build_log_density(model, 1, "float64"), model.compile_logp(mode="FAST_COMPILE")
+    with precision("float64"):
+        prepared = density.prepare({})
+        for value in (0.2, -0.5, 1.7):
+            at = np.full(density.size, value)
+            found = float(density.value(at, prepared))
+            assert found == pytest.approx(logp(density.flat.layout.unravel(at)), rel=1e-9)
+            assert np.isfinite(found) or value != 0.2
+        assert float(density.value(np.full(density.size, -0.5), prepared)) == -np.inf
+
+
+def test_bounds_that_a_model_leaves_out():
+    with pm.Model(check_bounds=False) as model:
+        shape_of_gamma()
+    density = build_log_density(model, 1, "float64")
+    with precision("float64"):
+        assert np.isfinite(density.value(np.array([-0.5]), density.prepare({})))
+
+
 def sum_of_some(value, x):
     return -(value**2) - pt.arange(x.astype("int64")).sum()
 
