@@ -11,7 +11,14 @@ import pytensor.tensor as pt
 from pytensor.compile.mode import Mode
 from pytensor.tensor import TensorVariable
 
-from pmbnn.inference.estimators import Noise, Product, depends_on, find_products, likelihood_graph
+from pmbnn.inference.estimators import (
+    Noise,
+    Product,
+    depends_on,
+    find_products,
+    joins_rows,
+    likelihood_graph,
+)
 from pmbnn.inference.flat import OBSERVATION, FlatModel
 from pmbnn.inference.guides import Arrays, Dropout
 
@@ -27,8 +34,8 @@ def find_masks(flat: FlatModel) -> np.ndarray:
     Raises
     ------
     ValueError
-        If there is no such product, or if weights enter at several places, as in a convolution, or
-        decide on other variables.
+        If there is no such product; if weights enter at several places, as in a convolution, or
+        decide on other variables; or if the log-likelihood is no sum over observations.
     """
     masks = np.full(flat.size, -1)
     slots = {slot.name: slot for slot in flat.layout.slots}
@@ -98,6 +105,8 @@ def _products(flat: FlatModel, graph) -> list[Product]:
             f"{REFUSED}: none of its weights enters through a matrix product with a data variable "
             f"whose first dim is `{OBSERVATION}`."
         )
+    if joins_rows(graph, flat.free, flat.data, flat.row_data):
+        raise ValueError(f"{REFUSED}: its log-likelihood is no sum over observations.")
     for product in products:
         if product.positions > 1:
             raise ValueError(

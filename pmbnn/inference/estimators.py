@@ -224,8 +224,7 @@ def _layouts(factors, free, data, rows) -> list[tuple[int, int, int, int, bool]]
     They are inferred from the columns that change when half of the rows change.
     """
     rng = np.random.default_rng(0)
-    point = {v: rng.standard_normal(v.type.shape) for v in free.values()}
-    point |= {v: _example(v, rng) for v in data.values()}
+    point = _example_point(free, data, rng)
     n = rows[0].type.shape[0]
     changed = rng.permutation(n) < -(-n // 2)
     moved = {}
@@ -256,6 +255,67 @@ def _layout(before: np.ndarray, after: np.ndarray, changed: np.ndarray) -> tuple
         "`estimator` cannot rewrite this model: a matrix product mixes its observations. "
         "Choose reparameterisation or path_derivative."
     )
+
+
+ROUNDING = 1e-9
+"""Largest part of a log-probability that counts as an error of rounding."""
+
+
+def joins_rows(
+    graph: FunctionGraph,
+    free: Mapping[str, TensorVariable],
+    data: Mapping[str, TensorVariable],
+    row_data: Sequence[str],
+) -> bool:
+    """Whether a log-likelihood or potential is no sum of terms of single observations.
+
+    Rows with noise of their own would have another expectation then. It is inferred from what
+    changes when a half of the rows changes, the other half, and both.
+    """
+    rows = [data[name] for name in row_data]
+    terms = [term for term in graph.outputs if depends_on([term], rows)]
+    if not terms:
+        return False
+    rng = np.random.default_rng(0)
+    point, n = _example_point(free, data, rng), rows[0].type.shape[0]
+    # Towards zero: positive numbers and probabilities remain so.
+    factors = {v: rng.uniform(0.5, 1, n) for v in rows if v.type.dtype.startswith("float")}
+    first = rng.permutation(n) < n // 2
+    evaluate = pytensor.function(
+        list(point), terms, mode=Mode("py", None), on_unused_input="ignore"
+    )
+
+    def at(changed: np.ndarray) -> list[np.ndarray]:
+        moved = {v: (point[v].T * np.where(changed, f, 1)).T for v, f in factors.items()}
+        with np.errstate(all="ignore"):
+            return evaluate(*(point | moved).values())
+
+    halves = (at(changed) for changed in (first & False, first, ~first, first | True))
+    return not all(_is_sum(np.array(values), n) for values in zip(*halves, strict=True))
+
+
+def _is_sum(values: np.ndarray, rows: int) -> bool:
+    """Whether a term is a sum over two halves of the rows.
+
+    Parameters
+    ----------
+    values
+        Of the term, ``(4, ...)``, where neither half, one, the other and both are changed.
+    """
+    neither, one, other, both = values
+    size = np.abs(values).sum(axis=0)
+    with np.errstate(invalid="ignore"):
+        is_sum = np.abs(both - one - other + neither) <= ROUNDING * size
+    if size.shape[:1] == (rows,):
+        # Of single rows: example values may be outside of what a distribution allows.
+        is_sum |= ~np.isfinite(size)
+    return bool(is_sum.all())
+
+
+def _example_point(free, data, rng) -> dict[TensorVariable, np.ndarray]:
+    """Example values of every input of a graph."""
+    point = {v: rng.standard_normal(v.type.shape) for v in free.values()}
+    return point | {v: _example(v, rng) for v in data.values()}
 
 
 def _example(variable: TensorVariable, rng) -> np.ndarray:
@@ -294,7 +354,8 @@ def rewrite_likelihood(
     Raises
     ------
     ValueError
-        If no weight of the model enters through a matrix product, or one cannot be rewritten.
+        If no weight of the model enters through a matrix product, if one cannot be rewritten, or if
+        the log-likelihood is no sum over observations.
     """
     log_likelihoods = list(flat.log_likelihoods.values())
     potentials = list(flat.potentials.values())
@@ -307,6 +368,12 @@ def rewrite_likelihood(
             f"`estimator` must not be {estimator} for this model: none of its weights enters "
             "through a matrix product with a data variable whose first dim is `observation`. "
             "Choose reparameterisation or path_derivative."
+        )
+    if joins_rows(graph, flat.free, flat.data, flat.row_data):
+        raise ValueError(
+            f"`estimator` must not be {estimator} for this model: its log-likelihood is no sum "
+            "over observations, whose noise would have to be shared. Choose reparameterisation or "
+            "path_derivative."
         )
     means, scales = (flat.layout.unravel(constrained[name]) for name in ("loc", "scale"))
 

@@ -365,6 +365,14 @@ def test_weights_that_decide_on_others_are_refused():
     refused(model, "the prior of another variable depends on `w`")
 
 
+def test_correlated_rows_are_refused():
+    with pm.Model() as model:
+        x = pm.Data("x", X, dims=("observation", "feature"))
+        mean = (x @ pm.Normal("w", 0, 1, shape=(3, 1)))[:, 0]
+        pm.MvNormal("y", mean, 0.8 + 0.2 * np.eye(60), observed=Y)
+    refused(model, "its log-likelihood is no sum over observations")
+
+
 def test_multivariate_priors_are_refused():
     with pm.Model() as model:
         x = pm.Data("x", X, dims=("observation", "feature"))

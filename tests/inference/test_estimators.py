@@ -540,6 +540,45 @@ def test_no_product(estimator):
         build_program(model, Inference(estimator=estimator), ROWS, width=1)
 
 
+def joined(kind):
+    """A regression whose rows are correlated, or whose log-likelihood is a potential."""
+    target = X @ [1.0, -0.5, 0.0]
+    with pm.Model() as model:
+        x, y = row_data(X, target)
+        mean = (x @ weight(3, 1)).flatten()
+        if kind == "normal":
+            pm.MvNormal("y", mean, 0.8 + 0.2 * np.eye(ROWS), observed=y)
+        elif kind == "neighbours":
+            residual = y - mean
+            pm.Potential("y", -0.5 * ((residual[1:] - 0.5 * residual[:-1]) ** 2).sum())
+        elif kind == "covariance":
+            places = pm.Data("places", X, dims=("observation", "axis"))
+            distances = ((places[:, None] - places[None]) ** 2).sum(axis=-1)
+            pm.MvNormal("y", mean, pt.exp(-distances) + 0.1 * pt.eye(ROWS), observed=y)
+        else:
+            pm.Potential("y", pm.logp(pm.Normal.dist(mean, ONE), y).sum())
+    return model
+
+
+def rewritten(model, estimator):
+    flat = flatten_model(model, rows=ROWS)
+    guide = build_guide(Inference(estimator=estimator), flat.size, False)
+    return build_objective(flat, guide, Inference(estimator=estimator), ROWS, ROWS)
+
+
+@pytest.mark.parametrize("estimator", LAYER)
+@pytest.mark.parametrize("kind", ["normal", "neighbours", "covariance"])
+def test_rows_that_are_joined_are_refused(kind, estimator):
+    """Noise of their own would change the expectation."""
+    with pytest.raises(ValueError, match="its log-likelihood is no sum over observations"):
+        rewritten(joined(kind), estimator)
+
+
+@pytest.mark.parametrize("estimator", LAYER)
+def test_a_potential_that_is_a_sum_is_rewritten(estimator):
+    assert rewritten(joined("sum"), estimator).noise
+
+
 def relu_network(bias):
     """Two layers, a bias in the first one only, or in none."""
     with pm.Model() as model:
