@@ -116,7 +116,7 @@ def of_gradient(w):
 CASES = {
     of_likelihood: "the log-density of `y` is -inf in row 5",
     of_potential: "the log-density of `wall` is nan",
-    of_prior: "the log-density of `second` is nan",
+    of_prior: "the log-density of `second` is -inf",
     of_gradient: "the gradient of the log-density of `y` by `w` is not finite",
 }
 

@@ -179,7 +179,7 @@ def test_a_model_that_does_not_fit(file, changes, said):
             r"log-likelihood of `y` differs, .* stored, .* now.* likelihood or data",
             marks=pytest.mark.slow,
         ),
-        ({"scale": np.nan}, r"prior and potentials differs, .* stored, not a number now"),
+        ({"scale": np.nan}, r"prior and potentials differs, .* stored, -inf now"),
         ({"observed": "z"}, r"observed variables of the posterior in .*: y, got z"),
     ],
 )
