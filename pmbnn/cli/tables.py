@@ -285,9 +285,10 @@ def best_lines(records: Sequence[CellRecord]) -> list[str]:
     judged = [record for record in records if record.status != "ensemble"]
     ensembles = len(records) - len(judged)
     if judged:
-        converged = sum(bool(record.results) and has_converged(record) for record in judged)
-        remedy = longer_fits(judged)
-        lines.append(f"{converged} of {counted(len(judged), 'cell')} converged{remedy}")
+        counts, remedy = count(judged), longer_fits(judged)
+        improper = f", {counts.improper} improper" if counts.improper else ""
+        of = counted(len(judged), "cell")
+        lines.append(f"{counts.converged} of {of} converged{improper}{remedy}")
     return [*lines, *([counted(ensembles, "ensemble")] if ensembles else [])]
 
 
@@ -336,12 +337,11 @@ def state_table(records: Sequence[CellRecord]) -> Table:
     rows = []
     for variant in variants(records):
         cells = variant.records
-        judged = [record for record in cells if record.status != "ensemble"]
-        converged = sum(bool(r.results) and has_converged(r) for r in judged)
-        failed = sum(record.failed for record in judged)
-        numbers = [len(cells), converged, len(judged) - converged - failed, failed]
+        counts = count(record for record in cells if record.status != "ensemble")
+        numbers = [len(cells), counts.converged, counts.not_converged, counts.improper]
+        numbers.append(sum(record.failed for record in cells))
         rows.append([variant.label, *numbers, best_words(cells)])
-    right = ["finished", "converged", "not converged", "failed"]
+    right = ["finished", "converged", "not converged", "improper", "failed"]
     return make_table("Cells", ["cells", *right, "best"], rows, right)
 
 

@@ -207,7 +207,8 @@ class Posterior(Summarised):
         """Draws of every free variable and deterministic, ``(draw, *shape)`` each.
 
         Variables are on their own scale, bounded ones within their bounds. Every call returns the
-        same draws, and a smaller number of draws of a guide is the start of a larger one.
+        same draws, and a smaller number of draws of a guide is the start of a larger one. After
+        ``pm.set_data``, deterministics are of the new data, at draws given the former.
 
         Parameters
         ----------
@@ -227,9 +228,11 @@ class Posterior(Summarised):
     def log_joint(self, draws: int | None = None) -> np.ndarray:
         """Log joint density of parameters and observations at the draws of `sample`, ``(draw,)``.
 
-        In nats; a density of the unconstrained variables.
+        In nats; a density of the unconstrained variables. A ValueError if too many chains broke, or
+        if data of the model were changed since the fit.
         """
         self._check_not_broken("log_joint")
+        self.check_data("log_joint")
         return self._read(self._values(draws, merged=True))["log_p"][0]
 
     def to_datatree(self, draws: int | None = None) -> xr.DataTree:
@@ -259,7 +262,13 @@ class Posterior(Summarised):
             ``log_evidence_error`` are attributes of the posterior of SMC.
 
             Of a stored cell it is the trace that was stored, unless `draws` is given.
+
+        Raises
+        ------
+        ValueError
+            If data of the model were changed since the fit.
         """
+        self.check_data("to_datatree")
         return (self._tree if draws is None else self._datatree(draws)).copy()
 
     @cached_property

@@ -271,10 +271,11 @@ def median(name: str, values: np.ndarray) -> dict[str, float]:
     """
     from scipy.stats.mstats import mjci
 
-    # Rounding may take the variance of equal draws below zero.
+    middle = np.median(values)
+    # Rounding may take the variance of draws far from zero below it.
     with np.errstate(invalid="ignore"):
-        error = np.nan_to_num(mjci(values, prob=[0.5])[0])
-    return {name: float(np.median(values)), f"{name}_mcse": float(error)}
+        error = mjci(values - middle, prob=[0.5])[0]
+    return {name: float(middle), f"{name}_mcse": float(error)}
 
 
 # Evaluation of the prior of a cell on its data set

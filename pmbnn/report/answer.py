@@ -307,11 +307,10 @@ def _fits_phrase(records: Sequence[CellRecord]) -> str:
     """How many fits converged, did not, or failed."""
     counts = count(records)
     failed = len(records) - counts.fitted
-    converged = counts.fitted - counts.not_converged - counts.improper
     if records[0].cell.is_ensemble:
         return f"{counts.fitted} of {len(records)} ensembles"
     noun = "posteriors" if records[0].cell.is_sampled else "fits"
-    phrase = f"{converged} of {len(records)} {noun} converged"
+    phrase = f"{counts.converged} of {len(records)} {noun} converged"
     rest = {"not": counts.not_converged, "improper": counts.improper, "failed": failed}
     others = [f"{number} {what}" for what, number in rest.items() if number]
     return f"{phrase} ({', '.join(others)})" if others else phrase

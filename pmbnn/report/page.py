@@ -54,9 +54,9 @@ def report_page(
     folders: Sequence[ExperimentResults], tables: Sequence[NamedTable], helpers: Helpers = ALONE
 ) -> str:
     """HTML of the report on some results folders, with their tables of published numbers."""
+    folders = named_apart(folders)
     cells = read_cells(folders, helpers)
     laid_out, overviews = list(grids(cells)), find_overviews(folders)
-    named = named_apart(folders)
     # Figures of all data seeds would make the page several times as large.
     large = {
         record.name
@@ -71,9 +71,9 @@ def report_page(
     content = {
         "answers": answers_of(laid_out, {folder.name: _margin(folder) for folder in folders}),
         "grids": grid_views(laid_out, overviews),
-        "contrasts": contrast_views(named),
-        "baselines": baseline_views(named),
-        "claims": claims_data_table(named),
+        "contrasts": contrast_views(folders),
+        "baselines": baseline_views(folders),
+        "claims": claims_data_table(folders),
         "claimed": {name: claim for view in published for name, claim in view.claims.items()},
         "overviews": {name: grouped(figures) for name, figures in overviews.items()},
         "atlas": atlas_sheets(folders),
@@ -92,7 +92,7 @@ def report_page(
         mean_table=mean_table(cells),
         statuses=status_table(cells),
         unfinished=unfinished_table(cells),
-        runs=[run_of(folder) for folder in named],
+        runs=[run_of(folder) for folder in folders],
         details=(cell_detail(cell, cell.record.name in large) for cell in cells),
         **content,
     )
@@ -116,7 +116,7 @@ def published_tables(folders: Sequence[ExperimentResults]) -> list[NamedTable]:
     """
     experiments: dict[str, list[str]] = {}
     tables: dict[str, PublishedTable] = {}
-    for folder in folders:
+    for folder in named_apart(folders):
         path = folder.results.folder / FILE
         if not path.is_file():
             continue

@@ -474,6 +474,11 @@ class Counts(NamedTuple):
     rates_at_end: int
 
     @property
+    def converged(self) -> int:
+        """Fits whose ELBO no longer rose and chains that agree, of a posterior that is proper."""
+        return self.fitted - self.not_converged - self.improper
+
+    @property
     def columns(self) -> dict[str, int]:
         """Counts as columns of a table; those of choices where something was tuned."""
         at_end = {

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 import pmbnn as pb
 from pmbnn.cli import app
+from pmbnn.cli.tables import best_lines, state_table
 from pmbnn.results.store import Results, writing
 
 TEXT = """
@@ -149,11 +150,19 @@ def test_show_says_how_far_a_folder_is_and_what_is_best(folder):
     first, *_ = done.stdout.splitlines()
     assert first == f"toy ({folder}): 6 of 6 cells finished (6 converged)"
     words = " ".join(done.stdout.replace("│", " ").split())
-    assert "toy: moons, noise 0.4 6 6 0 0 normal × fixed 1 (NLL of held-out training rows" in words
+    assert "toy: moons, noise 0.4 6 6 0 0 0 normal × fixed 1 (NLL of held-out training rows" in words
     listed = call("show", folder, "-v").stdout
     assert (
         listed.count("converged") == 7 and "moons, noise 0.4, seed 2, laplace × fixed 1" in listed
     )
+
+
+def test_an_improper_fit_is_not_among_the_converged():
+    proper, flat = record("normal", FIXED, nll=0.5), record("flat", FIXED, nll=0.4)
+    cells = [proper, changed(flat, status="improper")]
+    numbers = [[*map(str, column.cells)] for column in state_table(cells).columns[1:-1]]
+    assert numbers == [["2"], ["1"], ["0"], ["1"], ["0"]]
+    assert best_lines(cells)[-1] == "1 of 2 cells converged, 1 improper"
 
 
 def test_show_beside_a_sweep_disturbs_nothing(folder):

@@ -91,10 +91,10 @@ def test_labels_of_new_data_are_checked_by_every_method():
 def test_labels_are_checked_again_where_draws_are_read():
     model = categorical(LABELS, as_data=True)
     approx = pb.fit(model, steps=20, progress=False)
-    assert np.isfinite(approx.to_datatree(4)["log_likelihood"]["y"]).all()
+    assert np.isfinite(approx.log_joint(4)).all()
     pm.set_data({"labels": LABELS + 1}, model=model)
     with pytest.raises(ValueError, match=r"`y` must be .* got 3 in row 2 \(and 5 more\)"):
-        approx.to_datatree(4)
+        approx.sample(4)
 
 
 def test_labels_of_this_package_are_in_the_support():

@@ -138,7 +138,13 @@ def test_what_is_of_the_fit_needs_its_data(build, tmp_path):
     found = fit(model, steps=20, progress=False)
     with model:
         pm.set_data({"x": X + 1})
-    for use in (lambda: found.save(file), lambda: found.pareto_k, lambda: check(found)):
+    for use in (
+        lambda: found.save(file),
+        lambda: found.pareto_k,
+        lambda: check(found),
+        found.log_joint,
+        found.to_datatree,
+    ):
         with pytest.raises(ValueError, match="data that the draws are given, but `x` of the model"):
             use()
     with model:

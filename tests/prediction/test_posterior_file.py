@@ -25,11 +25,15 @@ X = rng.normal(size=(9, 2))
 KEY = np.array([3, 1, 4, 1], np.uint32)
 
 
-def plain_model(sigma="sigma", shape=(2,), first="mu", scale=1.0, y=X[:, 0], observed="y"):
+def plain_model(
+    sigma="sigma", shape=(2,), first="mu", scale=1.0, y=X[:, 0], observed="y", potential=0.0
+):
     """A model that is not one of this package."""
     with pm.Model() as model:
         mu = pm.Normal(first, 0.0, scale, shape=shape)
         pm.Normal(observed, mu.sum(), pm.HalfNormal(sigma), observed=y)
+        if potential:
+            pm.Potential("potential", potential * mu.sum())
     return model
 
 
@@ -180,6 +184,7 @@ def test_a_model_that_does_not_fit(file, changes, said):
             marks=pytest.mark.slow,
         ),
         ({"scale": np.nan}, r"prior and potentials differs, .* stored, -inf now"),
+        ({"potential": np.nan}, r"prior and potentials differs, .* stored, not a number now"),
         ({"observed": "z"}, r"observed variables of the posterior in .*: y, got z"),
     ],
 )

@@ -144,6 +144,13 @@ def test_the_error_of_a_median():
     assert told == pytest.approx(spread, rel=0.12)
 
 
+def test_the_error_of_a_median_is_none_or_unknown_where_it_says_so():
+    assert median("m", np.full(100, 1 / 3))["m_mcse"] == 0
+    assert np.isnan(median("m", np.array([1.0, 2.0, 3.0, np.inf] * 25))["m_mcse"])
+    far = median("m", 1e8 + np.random.default_rng(7).normal(0, 1e-3, 400))["m_mcse"]
+    assert far == pytest.approx(1e-3 * np.sqrt(np.pi / 2 / 400), rel=0.5)
+
+
 def test_a_share_of_none_has_an_error():
     found = share("s", np.zeros(96, bool))
     assert found == {"s": 0.0, "s_mcse": pytest.approx(np.sqrt(0.02 * 0.98 / 100))}
