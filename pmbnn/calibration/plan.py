@@ -148,7 +148,9 @@ def plan_calibration(
     chosen = [cell for cell, reason in reasons.items() if reason is None]
     if not chosen:
         raise ConfigError(f"There must be something to calibrate: {'; '.join(left_out)}.")
-    fingerprints = {spec: data_source(spec)[0] for spec in {cell.dataset for cell in chosen}}
+    fingerprints = {
+        spec: data_source(spec).fingerprint for spec in {cell.dataset for cell in chosen}
+    }
     settings = (simulations, draws, restarts, truths, devices[0])
     # Cells that differ in what is predicted are fitted alike: the first stands for them.
     tasks: dict[str, CalibrationTask] = {}

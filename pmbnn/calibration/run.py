@@ -75,7 +75,7 @@ def present_ranks(
     settings = {(0, ranks.draws, ranks.restarts, ranks.truths) for ranks in stored}
     cells = experiment.cells if stored else ()
     specs = {cell.dataset for cell in cells}
-    data = {spec: fingerprints.get(spec) or data_source(spec)[0] for spec in specs}
+    data = {spec: fingerprints.get(spec) or data_source(spec).fingerprint for spec in specs}
     with experiment_parts(experiment.plugins):
         names = {
             calibration_task(cell, data[cell.dataset], *numbers, device).name

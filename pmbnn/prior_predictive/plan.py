@@ -155,7 +155,7 @@ def prior_tasks(
     planned, loaded = combinations(experiment.cells, experiment.cells), dict(fingerprints)
     for spec in {combination.cell.dataset for combination in planned}.difference(loaded):
         with suppress(DataError):
-            loaded[spec] = data_source(spec)[0]
+            loaded[spec] = data_source(spec).fingerprint
     tasks, versions = {}, decisive_versions()
     with experiment_parts(experiment.plugins):
         for combination in planned:

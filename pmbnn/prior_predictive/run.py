@@ -48,7 +48,7 @@ def run_priors(
         If another process writes the folder, and it is not to wait.
     """
     specs = {combination.cell.dataset for combination in plan.combinations}
-    tasks = prior_tasks(experiment, {spec: data_source(spec)[0] for spec in specs})
+    tasks = prior_tasks(experiment, {spec: data_source(spec).fingerprint for spec in specs})
     wanted, results = [tasks[combination] for combination in plan.combinations], Results(folder)
     with writing(folder, options.wait):
         results.prepare()

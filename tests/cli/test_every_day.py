@@ -150,7 +150,9 @@ def test_show_says_how_far_a_folder_is_and_what_is_best(folder):
     first, *_ = done.stdout.splitlines()
     assert first == f"toy ({folder}): 6 of 6 cells finished (6 converged)"
     words = " ".join(done.stdout.replace("│", " ").split())
-    assert "toy: moons, noise 0.4 6 6 0 0 0 normal × fixed 1 (NLL of held-out training rows" in words
+    assert (
+        "toy: moons, noise 0.4 6 6 0 0 0 normal × fixed 1 (NLL of held-out training rows" in words
+    )
     listed = call("show", folder, "-v").stdout
     assert (
         listed.count("converged") == 7 and "moons, noise 0.4, seed 2, laplace × fixed 1" in listed
