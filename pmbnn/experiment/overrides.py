@@ -110,7 +110,8 @@ def overridden(content: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict
     """Content of an experiment file with overrides in every sweep.
 
     A field is set in the entries of a section whose kind has it; where none has it, in all, so that
-    the error is the same as that of the file.
+    the error is the same as that of the file. Whole sections are set before their fields, and every
+    sweep before a single one, in whatever order they are given.
 
     Raises
     ------
@@ -120,12 +121,19 @@ def overridden(content: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict
     content = deepcopy(dict(content))
     listed = content.get("sweeps")
     sweeps = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
-    for key, value in overrides.items():
+    names = {sweep.get("name") for sweep in sweeps}.difference(SOURCES)
+
+    def breadth(override: tuple[str, Any]) -> tuple[int, bool]:
+        parts = override[0].split(".")
+        is_of_one = parts[0] in names
+        return len(parts) - is_of_one, is_of_one
+
+    for key, value in sorted(overrides.items(), key=breadth):
         if key in OF_EXPERIMENT:
             content[key] = value
             continue
         first, *path = key.split(".")
-        named = [sweep for sweep in sweeps if first not in SOURCES and sweep.get("name") == first]
+        named = [sweep for sweep in sweeps if first in names and sweep.get("name") == first]
         if named:
             first, path = path[0] if path else "", path[1:]
         if first not in SOURCES:

@@ -89,6 +89,18 @@ def test_a_key_may_begin_with_the_name_of_a_sweep():
     assert priors == [{"kind": kind, "fan_in": True} for kind in ("normal", "flat")]
 
 
+def test_the_order_of_overrides_does_not_matter():
+    (first,) = FILE["sweeps"]
+    both = {"sweeps": [first, first | {"name": "large"}]}
+    texts = ["large.prior.nu=9", "prior.nu=7", "large.prior=student_t", "prior=normal,student_t"]
+    for given in (texts, texts[::-1]):
+        changed = overridden(both, read_overrides(given))
+        assert [one["prior"] for one in changed["sweeps"]] == [
+            [{"kind": "normal"}, {"kind": "student_t", "nu": 7}],
+            {"kind": "student_t", "nu": 9},
+        ]
+
+
 def test_entries_that_become_equal_are_one():
     content = {"sweeps": [{"inference": [{"steps": 1}, {"steps": 2}]}]}
     assert overridden(content, {"inference.steps": 3})["sweeps"] == [{"inference": {"steps": 3}}]
