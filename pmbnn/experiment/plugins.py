@@ -313,6 +313,11 @@ def _only(digests: Collection[str]) -> Iterator[None]:
             del choices[kind]
     for digest in digests:
         _enter(_parts(digest, digests))
+    # A module or notebook that was run again has several: what it registered last counts.
+    for choices in _registries():
+        for kind, part in before.get(id(choices), {}).items():
+            if kind in choices and part in ORIGINS and ORIGINS[part].digest in digests:
+                choices[kind] = part
     try:
         yield
     finally:

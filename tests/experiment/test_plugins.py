@@ -460,6 +460,23 @@ def test_the_same_class_again_takes_the_place_of_the_first():
     assert PRIORS["again"] is second
 
 
+def test_of_a_module_that_was_changed_and_reloaded_the_last_version_counts(tmp_path, monkeypatch):
+    source = (
+        "import pandas as pd, pmbnn as pb\n@pb.register\n"
+        "def version(results) -> pd.DataFrame:\n    return {}\n"
+        "@pb.register\ndef named_{}(results) -> pd.DataFrame:\n    return {}\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    for number in range(8):
+        text = source.format(number, number, number) + "#" * number  # of another size each
+        (tmp_path / "own_outputs.py").write_text(text)
+        importlib.invalidate_caches()
+        importlib.reload(importlib.import_module("own_outputs"))
+    with experiment_parts(()):
+        assert OUTPUTS["table"]["version"](None) == 7
+    assert OUTPUTS["table"]["version"](None) == 7
+
+
 @pytest.mark.parametrize("part", [int, Specification, Prior, 3])
 def test_what_is_of_no_base_is_an_error_that_lists_them(part):
     message = (
