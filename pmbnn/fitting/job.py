@@ -124,7 +124,9 @@ def load_dataset(task: "TaskWithData") -> Dataset:
     if task.fingerprint in _RECEIVED:
         return _RECEIVED[task.fingerprint]
     dataset, fingerprint = _load_once(task.cell.dataset)
-    if fingerprint != task.fingerprint:
+    # Names and units of the data are in records of cells alone, not in those of priors and ranks.
+    encoding = getattr(task, "encoding", "")
+    if fingerprint != task.fingerprint or encoding not in ("", dataset.encoding):
         raise DataError("the data changed while the sweep was running")
     return dataset
 

@@ -610,8 +610,10 @@ def test_a_cell_that_fails_after_its_fit_is_recorded(run, monkeypatch, where):
         assert record.images is None and record.diagnostics is None
 
 
-def test_data_that_change_in_between_are_noticed(run, monkeypatch):
-    tasks = {c: replace(t, fingerprint="of yesterday") for c, t in run.tasks.items()}
+@pytest.mark.parametrize("digest", ["fingerprint", "encoding"])
+def test_data_that_change_in_between_are_noticed(run, monkeypatch, digest):
+    """Their numbers, or the names of their columns."""
+    tasks = {c: replace(t, **{digest: "of yesterday"}) for c, t in run.tasks.items()}
     changed = replace(run, tasks=tasks)
     for record in run_in_process(changed, Fitter(), monkeypatch):
         assert record.reason == "DataError: the data changed while the sweep was running"
