@@ -16,6 +16,7 @@ from pmbnn.core.numbers import MINUS, number_text
 from pmbnn.experiment.cells import SOURCES, number_label
 from pmbnn.results.names import (
     ENGINE,
+    bounds_evidence,
     group_by_settings,
     grouped,
     section_labels,
@@ -54,7 +55,8 @@ LESS_IS_BETTER = (
     *("expected_calibration_error", "rmse", "crps"),
 )
 
-FAILED = "failed"
+FAILED, FEWER = "failed", "§"
+"""Word for a combination without results, and sign of one with fewer data seeds than others."""
 
 SEEDS = ("dataset.seed", "inference.seed")
 """Settings that repeat a combination."""
@@ -68,16 +70,18 @@ COLUMNS = (
 )
 """Columns of the entries: the mean with its standard error, the paired difference to the best
 combination on the same data with both ends of its interval, the verdict; the number of cells and of
-failed ones, and signs of cells that did not converge or chose an end of a grid."""
+failed ones, and signs of cells that did not converge or chose an end of a grid, and of combinations
+with a score on fewer data seeds than others on the same data."""
 
 LATEX = str.maketrans(
     {sign: f"\\{sign}" for sign in "&%$#_{}"}
     | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
     | {"±": r"$\pm$", "−": "$-$", "×": r"$\times$", "†": r"$\dagger$", "‡": r"$\ddagger$"}
+    | {FEWER: r"\S{}"}
 )
 """Signs that LaTeX reads as something else."""
 
-MARKS = str.maketrans({"†": r"\dagger", "‡": r"\ddagger"})
+MARKS = str.maketrans({"†": r"\dagger", "‡": r"\ddagger", FEWER: r"\S"})
 """Marks in LaTeX's mathematics."""
 
 
@@ -213,9 +217,10 @@ def table(
             counts, failed = count(group), sum(r.failed for r in group)
             at_end = counts.scales_at_end or counts.rates_at_end
             marks = "†" * bool(counts.not_converged) + "‡" * bool(at_end)
+            marks += FEWER * ranks[place]["fewer"]
             head = dict(zip(COLUMNS, (data, variant, *place), strict=False))
             cells = {"cells": len(group), "failed": failed, "marks": marks}
-            entries.append(head | ranks.get(place, {}) | cells)
+            entries.append(head | ranks[place] | cells)
     listed = pd.DataFrame(entries, columns=COLUMNS)
     words = with_unit(SCORE_NAMES.get(metric, metric.replace("_", " ")), metric)
     return MetricTable(rows, columns, words, listed, _note(records, listed, metric))
@@ -288,18 +293,27 @@ def _ranks(
         usable = {i: [r for r in places[place] if r.results] for i, place in enumerate(same)}
         scores = pd.DataFrame({i: by_seed(usable[i], metric) for i in usable}, dtype=float)
         overlap = overlap_of(record for cells in usable.values() for record in cells)
+        seeds = scores.count()
         compared: dict[Hashable, dict[str, Any]] = {}
         if metric in (*MORE_IS_BETTER, *LESS_IS_BETTER):
             is_less = metric in LESS_IS_BETTER
             unrepeated = [i for i, cells in usable.items() if is_unrepeated(cells)]
             compared = differences_to_best(
-                scores, overlap, less_is_better=is_less, unrepeated=unrepeated
+                scores[[i for i, cells in usable.items() if _are_ranked(cells, metric)]],
+                overlap,
+                less_is_better=is_less,
+                unrepeated=unrepeated,
             ).to_dict("index")
         for i, place in enumerate(same):
             mean, error = mean_over_seeds(usable[i], metric)
-            ranks[place] = {"mean": mean, "se": error, "seeds": int(scores[i].count())}
-            ranks[place] |= compared.get(i, {})
+            ranks[place] = {"mean": mean, "se": error, "seeds": int(seeds[i])}
+            ranks[place] |= {"fewer": bool(0 < seeds[i] < seeds.max())} | compared.get(i, {})
     return ranks
+
+
+def _are_ranked(cells: Sequence[CellRecord], metric: str) -> bool:
+    """Whether a metric of cells is compared: of ELBOs, those that bound an evidence."""
+    return metric != "elbo" or all(map(bounds_evidence, cells))
 
 
 def _compared(record: CellRecord, data: Mapping[str, str]) -> tuple[str, float]:
@@ -328,8 +342,12 @@ def _note(records: Sequence[CellRecord], entries: pd.DataFrame, metric: str) -> 
         few = f", for which {LEAST_SEEDS} data seeds are needed"
         has_few = (undecided["seeds"] < LEAST_SEEDS).any()
         notes.append(f"undecided, without a mark: no interval{few if has_few else ''}")
-    if not verdicts:
+    if not all(_are_ranked([record], metric) for record in records):
+        notes.append("not ranked: ELBOs that have no maximum, and what is maximised in their place")
+    elif not verdicts:
         notes.append(f"no best: nothing says whether a high or a low `{metric}` is better")
+    if entries["marks"].str.contains(FEWER).any():
+        notes.append(f"{FEWER} of fewer data seeds than others")
     text = "; ".join([*notes, *count(records).marked_words])
     return f"{text[:1].upper()}{text[1:]}."
 

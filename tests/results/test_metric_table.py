@@ -135,6 +135,40 @@ def test_posteriors_at_other_temperatures_are_not_ranked_with_each_other():
     assert list(entries["verdict"]) == ["best", "best"]
 
 
+def test_an_elbo_without_a_maximum_and_other_objectives_are_not_ranked():
+    made = [
+        changed(record(prior, scale, MOONS | {"seed": seed}, elbo=elbo + seed), status=status)
+        for seed in range(3)
+        for prior, scale, elbo, status in (
+            ("normal", FIXED, -280, "converged"),
+            ("flat", NO_SCALE, -50, "improper"),
+        )
+    ]
+    by_prior = table(made, metric="elbo")
+    assert by_prior.entries["verdict"].tolist()[0] == "best"
+    assert by_prior.entries["verdict"].isna().tolist() == [False, True]
+    assert "bold: best; not ranked: ELBOs that have no maximum, and what" in by_prior.note
+    point = [record("normal", inference={"guide": "map"}, elbo=-60), record("normal", elbo=-280)]
+    by_guide = table(point, "inference.guide", metric="elbo").entries.set_index("row")
+    assert by_guide["verdict"].dropna().to_dict() == {"mean_field": "best"}
+
+
+def test_combinations_on_fewer_data_seeds_are_marked():
+    """Their mean is of other data: it may be lower than that of the best."""
+    made = [
+        record(prior, FIXED, MOONS | {"seed": seed}, nll=seed + 0.1 * (prior == "laplace"))
+        for seed in range(5)
+        for prior in ("normal", "laplace")
+        if seed < 3 or prior == "normal"
+    ]
+    some = table(made)
+    assert "| Laplace | 1.1 ± 0.6§ |" in some.to_markdown()
+    assert some.note.endswith("; § of fewer data seeds than others.")
+    latex = some.to_latex()
+    assert r"Laplace & $1.1 \pm 0.6^{\S}$" in latex and r"; \S{} of fewer data seeds" in latex
+    assert "§" not in table(records()).to_markdown()
+
+
 def test_caveats_are_marked():
     made = records()
     made = [changed(made[0], status="not_converged"), *made[1:]]
