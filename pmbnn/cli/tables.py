@@ -54,6 +54,7 @@ from pmbnn.results.tables import (
     mean_over_seeds,
     overlap_of,
     repeated_words,
+    score_text,
     with_unit,
 )
 
@@ -131,7 +132,7 @@ def _accuracy(records: Sequence[CellRecord], score: str) -> str:
     for group in group_by_settings(records):
         usable = [r for r in group if r.results]
         mean, error = mean_over_seeds(usable, score)
-        entry = number_text(mean, error, decimals=4) if usable else "failed"
+        entry = score_text(score, mean, error, decimals=4) if usable else "failed"
         counts, lost = count(usable), len(group) - len(usable)
         notes = {"failed": lost, "not converged": counts.not_converged}
         notes["at an end of the grid"] = max(counts.scales_at_end, counts.rates_at_end)
@@ -351,7 +352,7 @@ def cells_table(records: Sequence[CellRecord]) -> Table:
     rows = []
     for record in records:
         status = ", ".join([record.status, *choices_at_end(record)])
-        number = number_text(record.results.get(score), decimals=4)
+        number = score_text(score, record.results.get(score), decimals=4)
         seconds = number_text(record.seconds, decimals=1)
         rows.append([cell_line(record.cell), status, number, seconds, record.name])
     right = [SCORE_NAMES[score], "seconds"]
@@ -367,7 +368,7 @@ def diff_tables(found: Diff) -> Iterator[Table]:
         return
     rows = []
     for row in found.metrics.to_dict("records"):
-        numbers = [number_text(row[side], decimals=4) for side in "ab"]
+        numbers = [score_text(row["metric"], row[side], decimals=4) for side in "ab"]
         numbers.append(number_text(row["difference"], digits=3, signed=True))
         numbers.append(interval_text(row["low"], row["high"]))
         left = [row[name] for name in ("data", "combination", "metric", "seeds")]
@@ -596,7 +597,7 @@ def means_table(title: str, means: pd.DataFrame) -> Table:
     rows = []
     for row in means.to_dict("records"):
         method = ": ".join(filter(None, (row["method"], row["combination"])))
-        numbers = [number_text(row[metric], row.get(f"{metric}_se")) for metric in metrics]
+        numbers = [score_text(metric, row[metric], row.get(f"{metric}_se")) for metric in metrics]
         rows.append(["\n".join([method, *row_caveats(row)]), row["seeds"], *numbers])
     right = ["seeds", *(with_unit(metric.replace("_", " "), metric) for metric in metrics)]
     seeds = means["seeds"].max()
@@ -612,7 +613,7 @@ def _paired_table(title: str, paired: pd.DataFrame, has_holm: bool) -> Table:
         rows.append(
             [
                 *(row["method"], with_unit(row["metric"], row["metric"]), row["seeds"]),
-                number_text(row["difference"], row["se"], signed=True),
+                score_text(row["metric"], row["difference"], row["se"], signed=True),
                 interval_text(row["low"], row["high"]),
                 number_text(row["p_value"], digits=2),
                 *([number_text(row["p_holm"], digits=2)] if has_holm else []),

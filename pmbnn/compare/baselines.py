@@ -19,6 +19,7 @@ from pmbnn.compare.baseline_models import BASELINES, KEYS
 from pmbnn.compare.intervals import holm, interval_verdict, t_interval
 from pmbnn.compare.published_splits import PublishedMethod
 from pmbnn.core.errors import ConfigError
+from pmbnn.core.numbers import NEGLIGIBLE
 from pmbnn.data import DataError
 from pmbnn.data.arrays import Dataset
 from pmbnn.experiment.cells import LOCATIONS, Cell, file_label
@@ -428,8 +429,8 @@ def _paired_rows(methods: Sequence[Method], overlap: float) -> Iterator[dict[str
         for metric, (result, sign) in PAIRED.items():
             if result in network.scores and result in method.scores:
                 # Rows are matched by data seed.
-                differences = sign * network.scores[result] - sign * method.scores[result]
-                found = _difference(differences.dropna(), overlap)
+                scores = sign * network.scores[result], sign * method.scores[result]
+                found = _difference(*scores, overlap)
                 yield names | {"overlap": overlap, "metric": metric} | found
 
 
@@ -448,12 +449,14 @@ def _nearest(network: Method, singles: Iterable[Method]) -> list[Method]:
     return [method for _, method in sorted(means, key=lambda pair: pair[0])[:NEAREST]]
 
 
-def _difference(differences: pd.Series, overlap: float) -> dict[str, Any]:
+def _difference(ours: pd.Series, theirs: pd.Series, overlap: float) -> dict[str, Any]:
     """Mean difference with its interval, and on how many data seeds it is below zero, zero, above.
 
     Where both methods score the same on every data seed, there is no spread and no difference.
     """
-    level = differences.abs() < 1e-12
+    differences = (ours - theirs).dropna()
+    # But for rounding; errors of targets in units of their own may be of any size.
+    level = (differences == 0) | (differences.abs() < NEGLIGIBLE * theirs[differences.index].abs())
     row = t_interval(differences, overlap) | {
         "ahead": int((differences[~level] < 0).sum()),
         "level": int(level.sum()),

@@ -12,6 +12,9 @@ MINUS = "−"
 NEGLIGIBLE = 1e-12
 """What rounding leaves of zero, or of the spread of numbers near one."""
 
+SMALL, MOST_DECIMALS = 1e-4, 6
+"""Numbers below the first that need more decimals than the second have an exponent."""
+
 
 def number_text(
     value: object,
@@ -20,6 +23,7 @@ def number_text(
     decimals: int | None = None,
     digits: int = 4,
     signed: bool = False,
+    rounding: float = NEGLIGIBLE,
 ) -> str:
     """A number and its standard error; empty where it is missing or not a number.
 
@@ -37,6 +41,9 @@ def number_text(
         below a million is written in full.
     signed
         Whether a positive number has a plus sign, as differences have.
+    rounding
+        Numbers up to this one are zero but for rounding; 0 for those in units of the user's own,
+        which may be of any size.
     """
     if value is None:
         return ""
@@ -48,33 +55,32 @@ def number_text(
         return ""
     if math.isinf(value):
         return f"{MINUS if value < 0 else '+' if signed else ''}∞"
-    if error is not None and NEGLIGIBLE * max(abs(value), 1) < error < math.inf:
-        decimals = decimals_of(error)
-        return f"{_fixed(value, decimals, signed)} ± {_fixed(error, decimals)}"
+    if error is not None and max(NEGLIGIBLE * abs(value), rounding) < error < math.inf:
+        return " ± ".join(_alike(error, (value, signed), (error, False)))
     if decimals is not None:
         return _fixed(value, decimals, signed)
-    return _significant(value, digits, signed)
+    return "0" if abs(value) <= rounding else _significant(value, digits, signed)
 
 
 def interval_text(low: float, high: float) -> str:
     """Both ends of the interval of a difference, to the digits of its width; empty without."""
     if not (math.isfinite(low) and math.isfinite(high)):
         return ""
-    decimals = _decimals_of_interval(low, high)
-    return f"{_fixed(low, decimals, True)} to {_fixed(high, decimals, True)}"
+    return " to ".join(_alike(_error_of_interval(low, high), (low, True), (high, True)))
 
 
 def difference_text(value: float, low: float, high: float) -> str:
     """A difference and its interval, ``+0.012 (−0.004 to +0.028)``, as far as they are known."""
-    ends = interval_text(low, high)
-    if not ends:
+    if not (math.isfinite(low) and math.isfinite(high)):
         return number_text(value, digits=2, signed=True)
-    return f"{_fixed(value, _decimals_of_interval(low, high), True)} ({ends})"
+    error = _error_of_interval(low, high)
+    texts = _alike(error, (value, True), (low, True), (high, True))
+    return "{} ({} to {})".format(*texts)
 
 
-def _decimals_of_interval(low: float, high: float) -> int:
-    """Decimals that the error has, which is about a third of the half-width."""
-    return decimals_of((high - low) / 6)
+def _error_of_interval(low: float, high: float) -> float:
+    """The error of a difference, about a third of the half-width of its interval."""
+    return (high - low) / 6
 
 
 def decimals_of(error: float) -> int:
@@ -86,6 +92,19 @@ def decimals_of(error: float) -> int:
     return max(0, (1 if float(leading) < 3 else 0) - int(exponent))
 
 
+def _alike(error: float, *numbers: tuple[float, bool]) -> list[str]:
+    """Numbers to the digits of their error, each with whether it has a plus sign."""
+    decimals, exponent = decimals_of(error), 0
+    largest = max(abs(number) for number, _ in numbers)
+    if decimals > MOST_DECIMALS and 0 < largest < SMALL:
+        exponent = math.floor(math.log10(largest))
+    power = f"e{MINUS}{-exponent}" if exponent else ""
+    return [
+        _fixed(number / 10.0**exponent, max(decimals + exponent, 0), signed) + power
+        for number, signed in numbers
+    ]
+
+
 def _fixed(value: float, decimals: int, signed: bool = False) -> str:
     """A number with that many decimals; one that rounds to zero has no sign."""
     text = f"{abs(value):,.{decimals}f}"
@@ -94,8 +113,6 @@ def _fixed(value: float, decimals: int, signed: bool = False) -> str:
 
 
 def _significant(value: float, digits: int, signed: bool) -> str:
-    if abs(value) < NEGLIGIBLE:
-        return "0"
     sign = MINUS if value < 0 else "+" if signed else ""
     size = abs(value)
     if isinstance(value, int) or (value == round(value) and size < 1e6):

@@ -24,7 +24,7 @@ from pmbnn.results.derived import COMMANDS, stale_line
 from pmbnn.results.loading import ExperimentResults
 from pmbnn.results.ranking import BETTER, EQUIVALENT, UNDECIDED, WORSE
 from pmbnn.results.store import ResultsError
-from pmbnn.results.tables import with_unit
+from pmbnn.results.tables import score_text, with_unit
 
 NAMES = {
     "nll": "NLL",
@@ -191,7 +191,7 @@ def _heading(metric: str) -> str:
 
 
 def _number(row: Mapping[str, Any], metric: str) -> str:
-    return number_text(row[metric], row.get(f"{metric}_se"))
+    return score_text(metric, row[metric], row.get(f"{metric}_se"))
 
 
 def _difference(row: Mapping[str, Any] | None) -> Difference:

@@ -12,7 +12,7 @@ from pmbnn.report.images import THUMBNAIL, Image, Overview, figure_image, map_im
 from pmbnn.report.tables import CellView, Entry, PlainTable, Training, Weights, status_entry
 from pmbnn.results.names import settings_row
 from pmbnn.results.record import AT_GRID_END, CellRecord, scale_at_grid_end
-from pmbnn.results.tables import Combinations, Place, combine, with_unit
+from pmbnn.results.tables import Combinations, Place, combine, score_text, with_unit
 
 # Small line drawings of a cell as SVG: how the ELBO rose, where the last layer's weights are
 
@@ -210,7 +210,7 @@ def _results(record: CellRecord) -> dict[str, str]:
         return {}
     standardised = record.predictive == "density"
     measures = {
-        with_unit(name.replace("_", " "), name, standardised): number_text(value)
+        with_unit(name.replace("_", " "), name, standardised): score_text(name, value)
         for name, value in record.results.items()
         if not name.startswith("pooled_")
     }

@@ -53,6 +53,7 @@ from pmbnn.results.tables import (
     mean_over_seeds,
     of_targets,
     overlap_of,
+    score_text,
 )
 
 # A cell as the page shows it: its record, parts of its trace, and names for both
@@ -454,7 +455,9 @@ def _cell_row(number: int, cell: CellView, results: Mapping[str, Column]) -> lis
     ]
     for name, column in results.items():
         value = record.results.get(name)
-        entries.append(Entry(number_text(value, errors.get(name), decimals=column.decimals), value))
+        entries.append(
+            Entry(score_text(name, value, errors.get(name), decimals=column.decimals), value)
+        )
     return [
         *entries,
         status_entry(record.status, record.reason),
@@ -528,6 +531,6 @@ def _mean_row(number: int, group: Sequence[CellView], results: Mapping[str, Colu
     for name, column in results.items():
         mean, error = mean_over_seeds(usable, name)
         order = None if math.isnan(mean) else mean
-        entries.append(Entry(number_text(mean, error, decimals=column.decimals), order))
+        entries.append(Entry(score_text(name, mean, error, decimals=column.decimals), order))
     entries.append(Entry(number_text(weight), weight))
     return [*entries, *(Entry(settings[name]) for name in LAST), Entry(first.experiment)]

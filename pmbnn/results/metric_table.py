@@ -5,6 +5,7 @@ table is marked, and those that are not significantly worse (`differences_to_bes
 """
 
 import math
+import re
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from pmbnn.core.errors import must_be_one_of
-from pmbnn.core.numbers import MINUS, number_text
+from pmbnn.core.numbers import MINUS
 from pmbnn.experiment.cells import SOURCES, number_label
 from pmbnn.results.names import (
     ENGINE,
@@ -40,6 +41,7 @@ from pmbnn.results.tables import (
     mean_over_seeds,
     overlap_of,
     repeated_words,
+    score_text,
     with_unit,
 )
 
@@ -94,7 +96,7 @@ class MetricTable:
     rows, columns
         What the rows and the columns are.
     metric
-        The metric with its unit.
+        Name of the metric among results.
     entries
         A row for each entry; see `COLUMNS`.
     note
@@ -157,9 +159,11 @@ class MetricTable:
     ) -> Iterator[tuple[str, list[str], list[list[str]]]]:
         """Name, headings and lines of each table, its entries as written."""
         for (data, variant), part in self.entries.groupby(["data", "variant"], sort=False):
+            part = part.assign(metric=self.metric)
             texts = {(e["row"], e["column"]): write(e) for e in part.to_dict("records")}
             rows, columns = (list(dict.fromkeys(part[name])) for name in ("row", "column"))
-            name = ", ".join(filter(None, [self.metric, data, variant]))
+            words = SCORE_NAMES.get(self.metric, self.metric.replace("_", " "))
+            name = ", ".join(filter(None, [with_unit(words, self.metric), data, variant]))
             yield (
                 name,
                 columns,
@@ -222,8 +226,7 @@ def table(
             cells = {"cells": len(group), "failed": failed, "marks": marks}
             entries.append(head | ranks[place] | cells)
     listed = pd.DataFrame(entries, columns=COLUMNS)
-    words = with_unit(SCORE_NAMES.get(metric, metric.replace("_", " ")), metric)
-    return MetricTable(rows, columns, words, listed, _note(records, listed, metric))
+    return MetricTable(rows, columns, metric, listed, _note(records, listed, metric))
 
 
 def _labels(
@@ -356,7 +359,7 @@ def _entry_text(entry: Mapping[str, Any]) -> str:
     """Mean ± standard error; a combination without a value has failed, or lacks the metric."""
     if math.isnan(entry["mean"]):
         return FAILED if entry["failed"] else ""
-    return number_text(entry["mean"], entry["se"])
+    return score_text(entry["metric"], entry["mean"], entry["se"])
 
 
 def _markdown_entry(entry: Mapping[str, Any]) -> str:
@@ -369,6 +372,7 @@ def _latex_entry(entry: Mapping[str, Any]) -> str:
     text = _entry_text(entry)
     if text in ("", FAILED):
         return text
+    text = re.sub(rf"e({MINUS}?\d+)", r"\\times 10^{\1}", text)
     text = text.replace("±", r"\pm").replace(MINUS, "-").replace(",", "{,}").replace("∞", r"\infty")
     text = rf"\mathbf{{{text}}}" if entry["verdict"] == BEST else text
     marks = ("*" * (entry["verdict"] == NOT_WORSE) + entry["marks"]).translate(MARKS)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pmbnn.core.numbers import number_text
 from pmbnn.experiment.cells import SOURCES, Cell
 from pmbnn.results.names import (
     distinct,
@@ -516,6 +517,24 @@ def unit_of(name: str) -> str:
     for suffix in SUFFIXES:
         name = name.removesuffix(suffix)
     return UNITS.get(name, OF_TARGET if name.startswith(OF_TARGETS) else "")
+
+
+def score_text(
+    name: str,
+    value: float | None,
+    error: float | None = None,
+    *,
+    decimals: int | None = None,
+    signed: bool = False,
+) -> str:
+    """A result and its standard error as text.
+
+    One in the target's units, whose size nothing tells, has significant digits in place of
+    decimals, and is never zero but for rounding.
+    """
+    if unit_of(name) == OF_TARGET:
+        return number_text(value, error, signed=signed, rounding=0.0)
+    return number_text(value, error, decimals=decimals, signed=signed)
 
 
 def with_unit(words: str, name: str, standardised: bool = False) -> str:

@@ -31,7 +31,7 @@ from pmbnn.results.names import cell_line
 from pmbnn.results.present import StorageError
 from pmbnn.results.record import CellRecord, choices_at_end
 from pmbnn.results.store import Results, remove
-from pmbnn.results.tables import SCORE_NAMES, main_score
+from pmbnn.results.tables import SCORE_NAMES, main_score, score_text
 
 
 def make_outputs(
@@ -156,8 +156,9 @@ class Display(JobDisplay):
     def stored(self, record: CellRecord) -> None:
         """Count a cell and say how it went."""
         results, score = record.results, main_score([record])
-        how = record.reason if record.failed else f"{SCORE_NAMES[score]} {results[score]:.4f}"
+        number = f"{SCORE_NAMES[score]} {score_text(score, results.get(score), decimals=4)}"
         status = ", ".join([record.status, *choices_at_end(record)])
+        how = record.reason if record.failed else number
         line = f"{cell_line(record.cell)}: {status}, {how}"
         self.finished(record.name, line, f"{record.seconds:.1f} s", failed=record.failed)
 

@@ -22,6 +22,7 @@ from pmbnn.compare.baselines import (
     CHOSEN,
     DROPOUT,
     NAMED_NETWORK,
+    _difference,
     make_baselines,
     tally,
 )
@@ -313,6 +314,16 @@ def test_differences_by_hand():
     # The RMSE of all cells is the same, data seed by data seed.
     same = paired.loc[("Laplace × half-normal", "rmse")]
     assert same[["level", "verdict"]].tolist() == [3, EQUIVALENT]
+
+
+@pytest.mark.parametrize("unit", [1e-15, 1e15])
+def test_errors_in_any_unit_are_compared(unit):
+    """But for rounding: what that leaves has the size of the errors."""
+    ours = pd.Series([2.0, 3.0, 4.0, 5.0]) * unit
+    found = _difference(ours, ours * 1.1, 0.0)
+    assert (found["ahead"], found["level"], found["verdict"]) == (4, 0, BETTER)
+    found = _difference(ours, ours * (1 + 1e-15), 0.0)
+    assert (found["level"], found["verdict"]) == (4, EQUIVALENT)
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,21 @@ def test_digits_by_the_error(value, error, words):
     assert number_text(value, error) == words
 
 
+@pytest.mark.parametrize(
+    ("value", "error", "words"),
+    [(5.5e-7, 9e-8, "5.5e−7 ± 0.9e−7"), (-12.3456e-7, 1e-8, "−1.235e−6 ± 0.010e−6"),
+     (5e-15, 3e-16, "5.0e−15 ± 0.3e−15"), (5e-15, None, "5e−15"),
+     (0.5, 1e-9, "0.5000000000 ± 0.0000000010"),
+     (3e-7, 5e-5, "0.00000 ± 0.00005"), (0.0, 0.0, "0"), (2.5, None, "2.5")],
+)  # fmt: skip
+def test_numbers_in_unusual_units(value, error, words):
+    assert number_text(value, error, rounding=0.0) == words
+
+
+def test_intervals_in_unusual_units():
+    assert difference_text(2e-9, -1e-9, 3e-9) == "+2.0e−9 (−1.0e−9 to +3.0e−9)"
+
+
 def test_decimals_of_a_column():
     assert number_text(0.5, decimals=3) == "0.500"
     assert number_text(0.5, 0.0123, decimals=4) == "0.500 ± 0.012"

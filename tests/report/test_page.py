@@ -203,7 +203,7 @@ def test_cells_without_anything_but_numbers(make, tmp_path):
     list_present(results)
     assert run(results.folder).exit_code == 0
     parsed = Parsed((results.folder / "index.html").read_text(encoding="utf-8"))
-    for words in ("1.2500", "0.875", "RMSE", "coverage 90", "provenance.json is missing", "bare"):
+    for words in ("1.25", "0.875", "RMSE", "coverage 90", "provenance.json is missing", "bare"):
         assert words in parsed.text
 
 

@@ -83,6 +83,16 @@ def test_latex():
     assert r"Mean $\pm$ standard error" in caption and r"95 \% intervals" in caption
 
 
+def test_errors_of_small_units_are_not_zero():
+    """As of a permeability in square metres."""
+    values = enumerate((4e-15, 5e-15, 6.5e-15))
+    made = table(
+        [record("normal", FIXED, MOONS | {"seed": s}, rmse=v) for s, v in values], metric="rmse"
+    )
+    assert "5.2e−15 ± 0.7e−15" in made.to_markdown()
+    assert r"{5.2\times 10^{-15} \pm 0.7\times 10^{-15}}" in made.to_latex()
+
+
 def test_csv_has_the_intervals():
     frame = pd.read_csv(io.StringIO(table(records()).to_csv())).set_index(["prior", "hyperprior"])
     flat = frame.loc["flat", "no scale"]

@@ -6,7 +6,7 @@ from pmbnn.cli.tables import accuracy_tables
 from pmbnn.compare.claims import unit_of_measure
 from pmbnn.compare.scores import SCORES
 from pmbnn.report.tables import CellView, Parts, result_columns
-from pmbnn.results.tables import unit_of, with_unit
+from pmbnn.results.tables import score_text, unit_of, with_unit
 
 
 @pytest.mark.parametrize(
@@ -30,6 +30,13 @@ from pmbnn.results.tables import unit_of, with_unit
 )
 def test_units(name, unit):
     assert unit_of(name) == unit
+
+
+def test_results_in_units_of_the_target_are_of_any_size():
+    assert score_text("rmse", 5.5e-7, decimals=4) == "5.5e−7"
+    assert score_text("rmse_height", 5e-15, 3e-16) == "5.0e−15 ± 0.3e−15"
+    assert score_text("nll", 5.5e-7, decimals=4) == "0.0000"
+    assert score_text("kl", 7.9e-17) == "0"
 
 
 def test_headings():
