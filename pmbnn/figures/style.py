@@ -208,7 +208,7 @@ def upper_limit(arrays: Iterable[np.ndarray], most: float) -> float:
         return most
     step = 10.0 ** math.floor(math.log10(largest)) / 2
     # Rounded, for the product of two floats can end up a hair beside the number meant.
-    return min(most, round(math.ceil(largest / step) * step, 12))
+    return min(most, float(f"{math.ceil(largest / step) * step:.12g}"))
 
 
 def save_figure(figure: Figure, path: str | Path | BinaryIO) -> None:

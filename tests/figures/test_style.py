@@ -62,6 +62,11 @@ def test_upper_limit_is_a_round_number_above(largest, limit):
     assert style.upper_limit([np.array([0.0, largest, np.nan])], 0.5) == pytest.approx(limit)
 
 
+def test_upper_limit_in_any_unit():
+    """As of the variance of a target in micrometres, written in metres."""
+    assert style.upper_limit([np.array([1.23e-13])], np.inf) == pytest.approx(1.5e-13)
+
+
 def test_upper_limit_of_nothing():
     assert style.upper_limit([], 0.5) == 0.5
 
