@@ -376,7 +376,13 @@ def at_flat_inputs(
 def _by_variable(model: pm.Model, free, data) -> dict[TensorVariable, TensorVariable]:
     """Inputs by the variable of the model that they replace."""
     values = {v: free[v.name] for v in model.value_vars}
-    return values | {v: data[v.name] for v in model.data_vars}
+    values |= {v: data[v.name] for v in model.data_vars}
+    length = model.dim_lengths.get(OBSERVATION)
+    rows = [data[v.name] for v in model.data_vars if _has_rows(model, v)]
+    # Labels of the rows among the model's coords would fix their number in the graphs.
+    if rows and isinstance(length, SharedVariable):
+        values[length] = rows[0].shape[0].astype(length.dtype)
+    return values
 
 
 def _on_values(model: pm.Model, graphs: Mapping[str, TensorVariable]) -> dict:

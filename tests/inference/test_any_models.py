@@ -136,6 +136,38 @@ def test_minibatches_of_any_model():
     assert np.std(parts) > 1
 
 
+def labelled_rows(latent=False, **coords):
+    with pm.Model(coords=coords) as model:
+        x = pm.Data("x", X[:, 0], dims="observation")
+        mean = pm.Deterministic("mean", pm.Normal("slope") * x, dims="observation")
+        if latent:
+            mean = pm.Normal("z", mean, 1.0, dims="observation")
+        pm.Normal("y", mean, 1.0, observed=pm.Data("t", X[:, 1], dims="observation"),
+                  dims="observation")  # fmt: skip
+    return model
+
+
+def test_rows_with_labels_are_fitted_in_batches():
+    """Labels among the coords of a model do not fix how many rows a step sees."""
+    plain, labelled = (
+        build_program(labelled_rows(**coords), Inference(batch=20), 100)
+        for coords in ({}, {"observation": [f"row {i}" for i in range(100)]})
+    )
+    assert labelled.flat.row_data == plain.flat.row_data == ("x", "t")
+    at = at_a_point(plain.flat.size)
+    rows = {"x": X[:20, 0], "t": X[:20, 1]}
+    terms = [
+        program.flat.log_likelihoods["y"].eval(
+            {program.flat.data[n]: v.astype("float32") for n, v in rows.items()}
+            | {v: np.float32(at[0][0]) for v in program.flat.free.values()},
+        )
+        for program in (plain, labelled)
+    ]
+    np.testing.assert_array_equal(*terms)
+    with pytest.raises(ValueError, match="the prior of `z` depends on rows"):
+        build_program(labelled_rows(True, observation=range(100)), Inference(batch=20), 100)
+
+
 def test_what_no_row_has_a_part_in_counts_once():
     """A second measurement beside rows: a minibatch says nothing of it."""
     with pm.Model() as model:
