@@ -15,7 +15,7 @@ from PIL import Image as Raster
 from pmbnn.experiment.published import PublishedTable
 from pmbnn.figures import sheet_of, sheets
 from pmbnn.figures.style import reduce_colours
-from pmbnn.results.loading import ExperimentResults
+from pmbnn.results.loading import ExperimentResults, is_named
 from pmbnn.results.present import MOST_PIXELS
 from pmbnn.results.reading import PlaneMap
 from pmbnn.results.store import ResultsError
@@ -175,7 +175,9 @@ def repeated_figures(
         ours = [
             overview
             for experiment in figure.experiments
-            for overview in overviews.get(experiment, ())
+            for name, drawn in overviews.items()
+            if is_named(name, experiment)
+            for overview in drawn
             if any(fnmatchcase(overview.path.stem, pattern) for pattern in figure.files)
         ]
         command = published.command.replace("{experiment}", figure.experiments[0])

@@ -1,5 +1,6 @@
 """The report: one HTML file, the answer first, then everything that it rests on."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from pmbnn.core.errors import ConfigError
@@ -109,14 +110,17 @@ def _margin(folder: ExperimentResults) -> float | None:
 def published_tables(folders: Sequence[ExperimentResults]) -> list[NamedTable]:
     """Tables of published numbers that results folders hold, each with its experiments.
 
+    Of several folders of one experiment each has a table of its own.
+
     Raises
     ------
     ResultsError
         If one is not as it must be.
     """
-    experiments: dict[str, list[str]] = {}
+    experiments: dict[tuple[str, int], list[str]] = {}
     tables: dict[str, PublishedTable] = {}
-    for folder in named_apart(folders):
+    earlier: Counter[tuple[str, str]] = Counter()
+    for folder, named in zip(folders, named_apart(folders), strict=True):
         path = folder.results.folder / FILE
         if not path.is_file():
             continue
@@ -125,5 +129,6 @@ def published_tables(folders: Sequence[ExperimentResults]) -> list[NamedTable]:
             tables[text] = tables.get(text) or read_published(text, str(path))
         except (OSError, ValueError) as error:
             raise ResultsError(f"`{path}` cannot be read: {error}") from error
-        experiments.setdefault(text, []).append(folder.name)
-    return [(tables[text], names) for text, names in experiments.items()]
+        experiments.setdefault((text, earlier[text, folder.name]), []).append(named.name)
+        earlier[text, folder.name] += 1
+    return [(tables[text], names) for (text, _), names in experiments.items()]

@@ -9,6 +9,7 @@ from pmbnn.core.numbers import number_text
 from pmbnn.experiment.published import Published, PublishedTable, are_meant
 from pmbnn.report.images import Overview, RepeatedFigure, repeated_figures
 from pmbnn.report.tables import CellView, DataTable, Entry, Heading
+from pmbnn.results.loading import is_named
 from pmbnn.results.names import best_group, settings_row
 from pmbnn.results.tables import WHERE_CORRECTED, by_data_seed, mean_and_error, overlap_of
 
@@ -89,7 +90,7 @@ def _our_value(
 
 def _matches(cell: CellView, number: Published) -> bool:
     """Whether a cell is of the experiment and has the settings that a number names."""
-    if number.experiment not in (None, cell.experiment):
+    if number.experiment is not None and not is_named(cell.experiment, number.experiment):
         return False
     row = settings_row(cell.record.settings) | {"sweep": cell.record.sweep}
     return are_meant(number.where, row)

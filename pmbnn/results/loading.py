@@ -417,6 +417,11 @@ def named_apart(folders: Sequence[ExperimentResults]) -> list[ExperimentResults]
     ]
 
 
+def is_named(name: str, experiment: str) -> bool:
+    """Whether a name that `named_apart` gave is that of an experiment."""
+    return name == experiment or name.startswith(f"{experiment} (")
+
+
 def find_overviews(results: Results, records: Sequence[CellRecord]) -> tuple[Path, ...]:
     """Overviews of some cells in a results folder; those of other cells are left out."""
     current = current_files(results, overview_files(results), cells_digest(records))

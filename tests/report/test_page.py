@@ -182,16 +182,20 @@ def test_several_folders_on_one_page(make, tmp_path):
 def test_two_folders_of_one_experiment_are_answered_one_by_one(make, tmp_path):
     """As a run with another number of steps: its cells are no second half of the grid."""
     folders = [tmp_path / name for name in ("one", "two")]
+    own = OWN.replace("where:", "experiment: priors\n    where:", 1).replace("[own]", "[priors]")
     for folder, accuracies in zip(folders, ((0.8, 0.7), (0.6, 0.75)), strict=True):
         records = zip(("normal", "laplace"), accuracies, strict=True)
         cells = [make.record(prior, "half_normal", accuracy=a) for prior, a in records]
-        make.results(folder, cells, published=OWN)
+        make.results(folder, cells, published=own)
     assert run(*folders, "--out", tmp_path / "page").exit_code == 0
     parsed = Parsed((tmp_path / "page" / "index.html").read_text(encoding="utf-8"))
     for folder in folders:
         assert f"priors ({folder})" in parsed.text
+        assert f"Beside priors ({folder})" in parsed.text
+        assert parsed.text.count(f"{folder.name}/figures/synthetic-moons-noise-0.4-maps.png") >= 2
     assert "4 cells" in parsed.text
     assert parsed.text.count("2 of 2 fits converged") == 2
+    assert "−0.13" in parsed.text and "−0.08" in parsed.text  # less the published 0.83
 
 
 def test_cells_without_anything_but_numbers(make, tmp_path):
