@@ -136,7 +136,7 @@ def stripped_text(column: "Series") -> "Series":
     return text.str.strip()
 
 
-def _text_of_numbers(column: "Series") -> "Series":
+def text_of_numbers(column: "Series") -> "Series":
     """As `stripped_text`, without words that stand for missing numbers."""
     text = stripped_text(column)
     return text[~text.str.lower().isin(MISSING_WORDS)]
@@ -160,7 +160,7 @@ def numbers_of(column: "Series", notation: Notation = PLAIN) -> "Series":
 
     Words that stand for missing numbers are missing then.
     """
-    text = _text_of_numbers(column)
+    text = text_of_numbers(column)
     if text.empty or not _are_numbers(text, notation).all():
         return column
     return _parsed(text, notation, len(column)).set_axis(column.index)
@@ -190,7 +190,7 @@ def first_bad_number(column: "Series") -> int | None:
 
     None where they do not.
     """
-    text, notation = _text_of_numbers(column), notation_of(column)
+    text, notation = text_of_numbers(column), notation_of(column)
 
     def is_like(entry: str) -> bool:
         return is_number(entry, notation) or bool(_LIKE_A_NUMBER.fullmatch(entry))
@@ -408,7 +408,7 @@ def _numbers(column: "Series", place: str, title: str) -> np.ndarray:
     """Numbers of a column, also of one of text; missing ones are not a number."""
     if pd.api.types.is_numeric_dtype(column.dtype):
         return column.to_numpy(np.float64, na_value=np.nan)
-    text, notation = _text_of_numbers(column), notation_of(column)
+    text, notation = text_of_numbers(column), notation_of(column)
     wrong = np.isin(np.arange(len(column)), text.index[~_are_numbers(text, notation)])
     check_rows(wrong, title, f"{place} must be a number", column.to_numpy())
     return _parsed(text, notation, len(column)).to_numpy(np.float64)

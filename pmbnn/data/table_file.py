@@ -35,6 +35,7 @@ from pmbnn.data.frames import (
     numbers_of,
     share_of_rows,
     stripped_text,
+    text_of_numbers,
 )
 
 PARQUET = (".parquet", ".pq")
@@ -239,9 +240,8 @@ def _read_text(
     if separator == " ":
         text = "\n".join(map(str.strip, text.split("\n")))
     names = _names(text, separator, above, title)
-    columns, notation = _parsed(text, separator, names, texts, settings, decimal, title)
+    columns, notation, doubts = _parsed(text, separator, names, texts, settings, decimal, title)
     frame, left_out = _named_columns(columns, names, title)
-    frame = frame[~frame.isna().all(axis=1)].reset_index(drop=True)
     frame.attrs[NOTATION] = notation
     form = Format(separator, *notation, encoding)
     detected = [
@@ -250,7 +250,7 @@ def _read_text(
         if value not in (getattr(USUAL, name), getattr(settings, name))
     ]
     read_with = [f"read with {', '.join(detected)}"] if detected else []
-    return TableFile(frame, form, (*read_with, *notes, *left_out, *_doubts(frame)))
+    return TableFile(frame, form, (*read_with, *notes, *left_out, *doubts, *_doubts(frame)))
 
 
 def _without_preamble(text: str, separator: str) -> tuple[str, str, int, list[str]]:
@@ -364,8 +364,8 @@ def _parsed(
     form: Format,
     decimal: str | None,
     title: str,
-) -> tuple[pd.DataFrame, Notation]:
-    """Columns by their places, and the notation of their numbers."""
+) -> tuple[pd.DataFrame, Notation, list[str]]:
+    """Columns by their places, without empty rows, the notation of their numbers, and notes."""
     if separator == " ":  # pandas does not take several of them for one
         lines = io.StringIO()
         csv.writer(lines, lineterminator="\n").writerows(
@@ -379,14 +379,56 @@ def _parsed(
     as_text = [i for i, name in enumerate(names) if name in texts]
     with _decoding(title):
         frame = pd.read_csv(io.StringIO(text), dtype=dict.fromkeys(as_text, str), **options)
-    notation, words = PLAIN, [i for i in frame if not _is_numeric(frame[i])]
-    if form.decimal or form.thousands or any(_is_foreign(frame[i]) for i in words):
-        frame = pd.read_csv(io.StringIO(text), dtype=str, **options)
-        notation = _notation(frame, separator, form, decimal, title)
-    for i in frame.columns:
-        if not _is_numeric(frame[i]):
-            frame[i] = _converted(frame[i], None if i in as_text else notation)
-    return frame, notation
+    notation, notes = PLAIN, []
+    words = [i for i in frame if not _is_numeric(frame[i])]
+    points = [i for i in frame if i not in as_text and _may_be_thousands(frame[i])]
+    is_foreign = form.decimal or form.thousands or any(_is_foreign(frame[i]) for i in words)
+    if is_foreign or points:
+        as_read = pd.read_csv(io.StringIO(text), dtype=str, **options)
+        found = {names[i]: pair for i in points if (pair := _thousands(as_read[i]))}
+        is_sure = any(sure for _, sure in found.values())
+        if is_foreign or is_sure or (found and decimal == "," != separator):
+            frame = as_read
+            notation = _notation(frame, separator, form, decimal, title)
+        notes = [
+            f"column `{name}` has {entry!r}, which is read as a fraction: say `decimal: ','` if "
+            "points separate thousands"
+            for name, (entry, sure) in found.items()
+            if form.decimal is decimal is None
+            and notation.decimal == "."
+            and (sure or separator == ";")
+        ]
+    words = [i for i in frame if not _is_numeric(frame[i])]
+    for i in words:
+        frame[i] = _stripped(frame[i])
+    # A row of words such as NA is not empty: its numbers are missing.
+    is_filled = frame.notna().any(axis=1)
+    for i in words:
+        if i not in as_text:
+            frame[i] = _converted(frame[i], notation)
+    return frame[is_filled].reset_index(drop=True), notation, notes
+
+
+def _may_be_thousands(column: pd.Series) -> bool:
+    """Whether a column may be as `_thousands` has it: of text, or of small multiples of 0.001."""
+    if column.dtype.kind != "f":
+        return not _is_numeric(column)
+    return bool(((column.abs() < 1000) & (column.round(3) == column) | column.isna()).all())
+
+
+def _thousands(column: pd.Series) -> tuple[str, bool] | None:
+    """An entry such as ``1.200`` of a column whose points may separate thousands; None without one.
+
+    They do so for sure if there are both 950 and 1.200: programs write either all numbers with as
+    many decimals, or each with no more than it needs.
+    """
+    text = text_of_numbers(column)
+    has_point = text.str.contains(".", regex=False)
+    pointed, whole = text[has_point], text[~has_point]
+    fit = pointed.str.fullmatch(r"[+-]?[1-9][0-9]{0,2}\.[0-9]{3}").all()
+    if pointed.empty or not fit or not whole.str.fullmatch("[+-]?[0-9]{1,3}").all():
+        return None
+    return pointed.iloc[0], bool(len(whole)) and bool(pointed.str.endswith("0").any())
 
 
 def _is_numeric(column: pd.Series) -> bool:
@@ -422,7 +464,7 @@ def _notation(
         best, either = _best(frame, choices)
     if either is not None:
         # Programs put a semicolon between columns where the comma is the decimal sign.
-        decimal = "," if separator == ";" else decimal
+        decimal = decimal or ("," if separator == ";" else None)
         if decimal is None:
             rule = f"must be given: {either!r} of {title} may be a fraction, or thousands"
             raise DataSettingError("decimal", rule)
@@ -443,11 +485,15 @@ def _best(frame: pd.DataFrame, choices: list[Notation]) -> tuple[list[Notation],
     return best, next((entry for entry in differ if is_number(entry, best[0])), None)
 
 
-def _converted(column: pd.Series, notation: Notation | None) -> pd.Series:
-    """Text without spaces around it; as numbers or truth values where a notation is given."""
+def _stripped(column: pd.Series) -> pd.Series:
+    """Text without spaces around it, missing where nothing is left."""
     column = column.map(str, na_action="ignore") if column.dtype == object else column
-    column = column.str.strip().replace("", None)
-    if notation is None or not column.notna().any():
+    return column.str.strip().replace("", None)
+
+
+def _converted(column: pd.Series, notation: Notation) -> pd.Series:
+    """Stripped text, as numbers or truth values where it is all of these."""
+    if not column.notna().any():
         return column
     truth = column.str.lower().map({"true": True, "false": False})
     if truth.notna().equals(column.notna()):

@@ -151,6 +151,12 @@ def test_how_a_file_is_read_is_in_no_identity():
         ('a,b,y\n"1,234","2,5",ja\n"2,345","3,25",nein\n', 1.234),
         ("a;b;y\n1.234;2,5;ja\n2.345;3,25;nein\n", 1234),
         ("a;y\n1.234;ja\n2.345;nein\n", 1.234),
+        ("a;y\n1.200;ja\n950;nein\n", 1200),
+        ("a;y\n1.200;ja\nNA;ja\n950;nein\n", 1200),
+        ("a;y\n1.200;ja\n1000;nein\n", 1.2),
+        ("a;y\n1.234;ja\n950;nein\n", 1.234),
+        ("a,y\n1.2,ja\n950,nein\n", 1.2),
+        ("a;b;y\n1.200;0.5;ja\n950;2.25;nein\n", 1.2),
     ],
 )
 def test_a_fraction_or_thousands(text, value):
@@ -167,6 +173,41 @@ def test_what_may_be_either_must_be_said():
     assert read("t.csv", {"decimal": "."}).frame["a"][0] == 1234
     assert read("t.csv", {"thousands": ","}).frame["a"][0] == 1234
     assert read("t.csv", decimal=",").frame["a"][0] == 1.234
+
+
+@pytest.mark.parametrize("separator", [",", "\t"])
+def test_points_that_must_separate_thousands(separator):
+    Path("t.csv").write_text(f"a{separator}y\n950{separator}ja\n1.200{separator}nein\n")
+    with pytest.raises(DataError, match=re.escape("`decimal` must be given: '1.200' of t.csv")):
+        read("t.csv")
+    assert read("t.csv", {"decimal": "."}).frame["a"].tolist() == [950, 1.2]
+    assert read("t.csv", {"decimal": ","}).frame["a"].tolist() == [950, 1200]
+
+
+@pytest.mark.parametrize("text", ["a;y\n1.234;ja\n", "a;b\n950;0.5\n1.200;2.25\n"])
+def test_points_that_may_separate_thousands_are_named(text):
+    Path("t.csv").write_text(text)
+    (note,) = read("t.csv").notes[1:]
+    assert note.startswith("column `a` has '1.2") and "`decimal: ','`" in note
+    assert not read("t.csv", {"decimal": "."}).notes[1:]
+
+
+def test_new_rows_in_the_notation_of_the_training_rows():
+    Path("t.csv").write_text("a;y\n1.234;ja\n")
+    assert read("t.csv", decimal=",").frame["a"][0] == 1234
+    Path("t.csv").write_text("a;y\n1,234;ja\n")
+    assert read("t.csv", decimal=".").frame["a"][0] == 1234
+    Path("t.csv").write_text("a,y\n1.234,ja\n")
+    assert read("t.csv", decimal=",").frame["a"][0] == 1.234
+
+
+def test_rows_of_missing_words_are_rows():
+    Path("t.csv").write_text("id,x\n1,2.5\nNA,NA\n,\n3,4.5\n")
+    as_numbers, as_text = read("t.csv").frame, read("t.csv", texts=frozenset(["id"])).frame
+    assert as_numbers["x"].tolist() == pytest.approx([2.5, np.nan, 4.5], nan_ok=True)
+    assert as_text["id"].tolist() == ["1", "NA", "3"]
+    with pytest.raises(DataError, match="row 2: target `x` is missing"):
+        _ = Table(file="t.csv", target="x", task="regression").n_features
 
 
 def test_numbers_of_every_notation():
