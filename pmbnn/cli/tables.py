@@ -16,6 +16,7 @@ from pmbnn.compare.contrasts import COLUMN, METHODS, VERDICT_TEXT
 from pmbnn.compare.diff import Diff
 from pmbnn.compare.scores import RANKING_SCORE_NAMES, rank_combinations, ranking_score
 from pmbnn.core.numbers import difference_text, interval_text, number_text
+from pmbnn.inference.settings import DEFAULT_STEPS
 from pmbnn.report.glossary import verdict_text
 from pmbnn.results.derived import stale_line
 from pmbnn.results.names import (
@@ -295,16 +296,18 @@ def best_lines(records: Sequence[CellRecord]) -> list[str]:
 
 def longer_fits(records: Sequence[CellRecord]) -> str:
     """Options that double the length of fits which did not converge; empty if all did."""
-    # Sweeps of one file may count steps or epochs.
-    is_one = len({record.sweep for record in records}) == 1
-    options: dict[str, str] = {}
-    for record in records:
-        if record.status == "not_converged" and record.sweep not in options:
-            settings = record.settings["inference"]
-            length = "epochs" if settings.get("epochs") else "steps"
-            key = f"inference.{length}" if is_one else f"{record.sweep}.inference.{length}"
-            options[record.sweep] = f"--set {key}={2 * settings[length]}"
-    return f"; for longer fits: {' '.join(options.values())}" if options else ""
+    # Sweeps of one file may count steps or epochs. All fits of a sweep get the same length.
+    sweeps = grouped(records, lambda record: record.sweep)
+    options = []
+    for sweep, cells in sweeps.items():
+        if any(record.status == "not_converged" for record in cells):
+            fits = [record.settings["inference"] for record in cells if not record.cell.is_sampled]
+            epochs = max(settings.get("epochs") or 0 for settings in fits)
+            steps = max(settings.get("steps") or DEFAULT_STEPS for settings in fits)
+            key = "inference.epochs" if epochs else "inference.steps"
+            name = key if len(sweeps) == 1 else f"{sweep}.{key}"
+            options.append(f"--set {name}={2 * (epochs or steps)}")
+    return f"; for longer fits: {' '.join(options)}" if options else ""
 
 
 # A results folder

@@ -271,13 +271,13 @@ def test_a_sweep_counts_its_ensembles_apart():
     [
         ("digits", {"steps": 500}, "inference.steps=1000"),
         ("points", {"steps": None, "epochs": 4}, "digits.inference.epochs=8"),
+        ("digits", {"steps": None}, "inference.steps=20000"),  # of no length in the file
     ],
 )
 def test_a_sweep_that_did_not_converge_names_the_option_for_longer_fits(other, length, option):
-    short = record(seed=1, status="not_converged")
-    settings = short.settings | {"inference": {"epochs": None} | length}
-    first = short.model_copy(update={"settings": settings})
-    text = concluded([record(sweep=other), first, short])
+    cells = [record(sweep=other), *(record(seed=s, status="not_converged") for s in (1, 2))]
+    settings = cells[0].settings | {"inference": {"epochs": None} | length}
+    text = concluded([cell.model_copy(update={"settings": settings}) for cell in cells])
     assert f"1 of 3 cells converged; for longer fits: --set {option}\n" in text
 
 
@@ -287,6 +287,15 @@ def test_every_sweep_with_short_fits_has_an_option():
     cells = [short.model_copy(update={"settings": settings, "sweep": name}) for name in "ab"]
     options = "--set a.inference.steps=1000 --set b.inference.steps=1000"
     assert f"0 of 2 cells converged; for longer fits: {options}\n" in concluded(cells)
+
+
+def test_longer_fits_are_longer_than_all_fits_of_the_sweep():
+    """The option sets the length of all, also of those that converged."""
+    cells = [
+        one.model_copy(update={"settings": one.settings | {"inference": {"steps": steps}}})
+        for one, steps in ((record(status="not_converged"), 500), (record(seed=1), 4000))
+    ]
+    assert "; for longer fits: --set inference.steps=8000\n" in concluded(cells)
 
 
 def test_a_cell_that_failed_is_named():
