@@ -393,6 +393,27 @@ def _depth(digest: str) -> tuple[int, str]:
     return max(len(digests_among(getattr(part, "__mro__", ()))) for part in parts), digest
 
 
+def check_reached(cells: Iterable[Cell]) -> None:
+    """Raise ConfigError where a part of a script or a notebook decides a cell's result.
+
+    Worker processes do not run these.
+    """
+    unreached = (SESSION, "__main__")
+    if not any(origin.name in unreached for origin in ORIGINS.values()):
+        return
+    for cell in cells:
+        for name, sections in sources_of(cell).values():
+            if name in unreached:
+                parts = ", ".join(
+                    METRIC if section == METRIC else f"{section} `{getattr(cell, section).kind}`"
+                    for section in sections
+                )
+                raise ConfigError(
+                    f"`plugins` must name a file that registers the {parts}: worker processes do "
+                    "not run the script or notebook that does."
+                )
+
+
 def is_current(spec: Specification) -> bool:
     """Whether no class that a specification is made of was registered anew, changed, since."""
     for part in classes_of(spec):

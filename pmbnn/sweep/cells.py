@@ -23,7 +23,7 @@ from pmbnn.experiment.plan import (
     search_cells,
     width,
 )
-from pmbnn.experiment.plugins import experiment_parts
+from pmbnn.experiment.plugins import check_reached, experiment_parts
 from pmbnn.experiment.published import FILE as PUBLISHED
 from pmbnn.experiment.published import read_published
 from pmbnn.fitting.tasks import CellTask, JobTask
@@ -105,7 +105,7 @@ def prepare(experiment: Experiment, folder: Path, devices: tuple[Device, ...] = 
     Raises
     ------
     ConfigError
-        If the table of published numbers is not as it must be.
+        If the table of published numbers is not as it must be, or worker processes lack a part.
     DataError
         If some data set is unavailable.
     """
@@ -115,6 +115,7 @@ def prepare(experiment: Experiment, folder: Path, devices: tuple[Device, ...] = 
     sources = {spec: data_source(spec) for spec in dict.fromkeys(cell.dataset for cell in cells)}
     searched_on, versions = search_cells(cells), decisive_versions()
     with experiment_parts(experiment.plugins):
+        check_reached(cells)
         tasks = {
             cell: _cell_task(cell, sources, versions, devices[0], searched_on.get(cell))
             for cell in cells

@@ -2,6 +2,7 @@
 
 import dataclasses
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -187,3 +188,30 @@ def test_what_pyyaml_reads_of_a_file_is_an_experiment(tmp_path):
     (cell,) = experiment_in_memory(content, tmp_path / "out").cells
     assert (cell,) == load_experiment(file).cells
     assert cell.hyperprior.on == "variance"
+
+
+def test_parts_of_a_script_are_refused_before_anything_is_fitted(registries):
+    """Workers do not run it: cells failed, and a metric was missing without a word."""
+
+    @pb.register
+    class Typed(pb.Prior):
+        __module__ = "__main__"
+        kind: Literal["typed"] = "typed"
+        distribution = "Laplace"
+
+    with pytest.raises(ConfigError) as error:
+        prepare(held(of_frame(), prior=Typed()), OUT)
+    assert str(error.value) == (
+        "`plugins` must name a file that registers the prior `typed`: worker processes do not run "
+        "the script or notebook that does."
+    )
+    others = held(of_frame())
+    assert prepare(others, OUT).tasks
+
+    def spread(predictive: "Density", target):  # noqa: F821
+        return 1.0
+
+    spread.__module__ = "__main__"
+    pb.register(spread)
+    with pytest.raises(ConfigError, match="a file that registers the metric: worker"):
+        prepare(others, OUT)
