@@ -507,10 +507,15 @@ def _target_standardisation(raw: RawRows, y: np.ndarray) -> Standardisation:
 
 
 def _as_array(values: Sequence | np.ndarray) -> np.ndarray:
-    """Array of values; of objects where NumPy makes words of a list's missing values."""
+    """Array of values; of objects where NumPy makes words of a list's missing values.
+
+    Objects that are all numbers, as columns of ``frame.to_numpy()`` are beside text, are numbers.
+    """
     import pandas as pd
 
     array = np.asarray(values)
+    if array.dtype.kind == "O" and array.ndim == 1:
+        return pd.Series(array).infer_objects().to_numpy()
     if array.dtype.kind != "U" or isinstance(values, np.ndarray):
         return array
     objects = np.array(values, dtype=object)

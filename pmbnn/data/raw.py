@@ -263,7 +263,7 @@ def _targets(
         import pandas as pd
 
         check_rows(pd.isna(y), title, f"target `{name}` is missing", numbers=numbers)
-        y = np.array([str(value) for value in y])
+        y = np.array([v.decode() if isinstance(v, bytes) else str(v) for v in y])
     if y.dtype.kind in "iuf" and task != "classification":
         return _numeric_target(y, task, title, name, numbers), ()
     if y.dtype.kind == "f":

@@ -309,6 +309,23 @@ def test_missing_values_of_new_rows_are_filled_as_those_of_training_rows(standar
     np.testing.assert_allclose(new[0, :4], raw.mean(axis=0)[:4])
 
 
+@pytest.mark.parametrize("kind", ["i8", "f8"])
+def test_objects_that_are_numbers_are_numbers(kind):
+    y = (np.arange(20) % 12 * 3).astype(kind)
+    frame = pd.DataFrame({"name": list("abcdefghijklmnopqrst"), "y": y})
+    found, expected = (
+        pb.Dataset.from_arrays(np.eye(20)[:, :3], y) for y in (frame.to_numpy()[:, 1], y)
+    )
+    assert not found.classes
+    assert found.fingerprint == expected.fingerprint
+
+
+def test_classes_of_bytes_are_text():
+    labels = np.array([b"cat", b"dog"] * 10)
+    for y in (labels, labels.astype(object)):
+        assert pb.Dataset.from_arrays(np.eye(20)[:, :3], y).classes == ("cat", "dog")
+
+
 @pytest.mark.parametrize("labels", [["a", "b"] * 10, [True, False] * 10])
 def test_arrays_are_what_an_archive_of_them_is(labels):
     x = np.random.default_rng(0).normal(size=(20, 3))
