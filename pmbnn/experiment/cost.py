@@ -125,8 +125,14 @@ def assumed_rows(dataset: DatasetSpec) -> tuple[int, int]:
     """Training and test rows, as far as they are known before loading."""
     if dataset.rows is not None:
         return dataset.rows
-    train, test = (getattr(dataset, name, None) for name in ("train", "test"))
+    train, test = (declared_size(dataset, name) for name in ("train", "test"))
     return train or UNKNOWN_ROWS[0], test or UNKNOWN_ROWS[1]
+
+
+def declared_size(dataset: DatasetSpec, name: str) -> int | None:
+    """Number of rows that a field of a data set says; in those of plugins it may be a share."""
+    size = getattr(dataset, name, None)
+    return size if type(size) is int else None
 
 
 def cell_work(cell: Cell) -> Work:

@@ -15,6 +15,7 @@ import pandas as pd
 
 from pmbnn.core.numbers import number_text
 from pmbnn.experiment.cells import SOURCES, Cell
+from pmbnn.experiment.cost import declared_size
 from pmbnn.results.names import (
     distinct,
     group_by_settings,
@@ -282,7 +283,7 @@ def repeated_words(groups: Iterable[Iterable[CellRecord]]) -> str:
 def accuracy_error(record: CellRecord) -> float | None:
     """Standard error of an accuracy on that many test rows; None if their number is unknown."""
     accuracy = record.results.get("accuracy")
-    rows = getattr(record.cell.dataset, "test", None)
+    rows = declared_size(record.cell.dataset, "test")
     rows = rows or (record.images or {}).get("test", {}).get("size")
     if accuracy is None or not rows:
         return None

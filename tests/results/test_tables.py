@@ -11,6 +11,7 @@ from makers import changed, spec
 from pmbnn.results.names import best_group, dataset_label, group_by_settings, label, settings_row
 from pmbnn.results.record import CellRecord
 from pmbnn.results.tables import (
+    accuracy_error,
     mean_and_error,
     metrics_table,
     ood_table,
@@ -383,3 +384,11 @@ def test_columns_do_not_depend_on_which_seed_lacks_one():
 def test_a_name_stands_after_those_before_it_in_its_row():
     assert union_of_names(["ac", "abc", "bd"]) == ["a", "b", "d", "c"]
     assert union_of_names([]) == []
+
+
+@pytest.mark.parametrize("test", [0.2, "test.csv"])
+def test_the_field_test_of_a_plugin_may_be_no_number_of_rows(test):
+    own = changed(record(accuracy=0.9), settings={"dataset": {"kind": "own", "test": test}})
+    assert accuracy_error(own) is None
+    sized = changed(own, settings={"dataset": {"kind": "own", "test": 100}})
+    assert accuracy_error(sized) == pytest.approx(0.03)
