@@ -195,6 +195,9 @@ def _inverse_gamma(parameters, loc, scale):
     """The variable is log-normal: its inverse has mean exp(scale² / 2 − loc)."""
     alpha, beta = parameters
     inverse = pt.exp(0.5 * scale**2 - loc)
+    # The formula has a value at a negative shape; of a negative scale, as of those of other priors,
+    # it has none.
+    alpha = pt.switch(alpha > 0, alpha, np.nan)
     return alpha * pt.log(beta) - pt.gammaln(alpha) - alpha * loc - beta * inverse
 
 

@@ -179,6 +179,8 @@ class FlatModel(Summarised):
         Values of the discrete observed variables by name, before PyMC casts them.
     n_classes
         Number of classes of the variables whose labels the log-likelihood does not check.
+    has_bounds
+        Whether densities are zero where a parameter is outside its domain.
     """
 
     layout: Layout
@@ -194,6 +196,7 @@ class FlatModel(Summarised):
     points: tuple[str, ...] = ()
     labels: Mapping[str, TensorVariable] = field(default_factory=dict)
     n_classes: Mapping[str, int] = field(default_factory=dict)
+    has_bounds: bool = False
 
     @property
     def size(self) -> int:
@@ -286,6 +289,7 @@ class ModelGraphs:
             points=tuple(n for n, v in names.items() if isinstance(v.owner.op, PointRV)),
             labels=graphs["labels"],
             n_classes=self.n_classes,
+            has_bounds=_has_bounds(model),
         )
 
 
@@ -335,7 +339,7 @@ def model_graphs(model: pm.Model | ModelGraphs, jacobian: bool = True) -> ModelG
         "potentials": _on_values(model, {v.name: v.sum() for v in model.potentials}),
     }
     _check_deterministic(groups)
-    if model.check_bounds and not _is_of_package(model):
+    if _has_bounds(model):
         bounded = iter(with_bounds([g for kind in TERMS for g in groups[kind].values()]))
         groups |= {kind: {name: next(bounded) for name in groups[kind]} for kind in TERMS}
     # Last, so that they do not change the order of the other graphs.
@@ -346,13 +350,13 @@ def model_graphs(model: pm.Model | ModelGraphs, jacobian: bool = True) -> ModelG
     return ModelGraphs(model, jacobian, shapes, groups, n_classes)
 
 
-def _is_of_package(model: pm.Model) -> bool:
-    """Whether a model has parts of this package only, whose parameters are in their domains."""
+def _has_bounds(model: pm.Model) -> bool:
+    """Whether parameters of a model are checked: those of this package are in their domains."""
     found = parts_of(model)
     if found is None:
-        return False
+        return model.check_bounds
     parts = (found.network, found.prior, found.hyperprior, found.likelihood)
-    return not any(map(digests_of, parts))
+    return model.check_bounds and any(map(digests_of, parts))
 
 
 def _inputs(model: pm.Model, shapes, rows: int | None) -> tuple[dict, dict]:

@@ -328,6 +328,9 @@ def build_tempered_density(density: LogDensity) -> TemperedDensity:
         If the quantile function of a free variable is not known; the message names the variable.
     """
     flat, likelihood = density.flat, density.total_log_likelihood
+    if flat.has_bounds:
+        # A quantile function has a value where a parameter is outside its domain, too.
+        likelihood = pt.switch(pt.eq(flat.log_prior, -np.inf), -np.inf, likelihood)
     coordinates = flat_vector(flat)
     vector = place_of(flat, coordinates)
     graphs = [*flat.at(vector, [likelihood, likelihood + flat.log_prior]), vector]

@@ -98,6 +98,13 @@ def test_formulas_of_sure_variables(name, evaluate):
     np.testing.assert_allclose(found, log_density(loc), rtol=1e-7)
 
 
+@pytest.mark.parametrize("parameters", [(-1.5, 0.6), (2.5, -0.6)])
+def test_formula_of_parameters_outside_their_domain(parameters, evaluate):
+    """There is no value: the density is zero there, and a fit must not go on."""
+    found = by_formula(pm.InverseGamma, log_transform, parameters, np.zeros(1), 0.1, evaluate)
+    assert np.isnan(found).all()
+
+
 # --- objectives ---------------------------------------------------------------------------
 
 

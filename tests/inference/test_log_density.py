@@ -11,7 +11,7 @@ from tiers import slow_but
 
 from pmbnn.inference.batches import model_values
 from pmbnn.inference.engines import n_observations
-from pmbnn.inference.log_density import build_log_density
+from pmbnn.inference.log_density import build_log_density, build_tempered_density
 from pmbnn.inference.xla.compile import precision
 from pmbnn.models.build import dense_classifier
 
@@ -77,6 +77,10 @@ def shape_of_a_prior():
     pm.Gamma("x", alpha=pm.Normal("a"), beta=1.0, default_transform=None)
 
 
+def scale_of_a_prior():
+    pm.Normal("y", pm.Normal("x", 0.0, pm.Normal("a")), 1.0, observed=[0.3, 0.8])
+
+
 def standard_deviation():
     pm.Normal("y", 0.0, pm.Normal("a"), observed=[0.3, 0.8])
 
@@ -107,6 +111,21 @@ def test_parameters_outside_their_domain(variables):
             assert found == pytest.approx(logp(density.flat.layout.unravel(at)), rel=1e-9)
             assert np.isfinite(found) or value != 0.2
         assert float(density.value(np.full(density.size, -0.5), prepared)) == -np.inf
+
+
+@pytest.mark.parametrize("variables", [shape_of_gamma, standard_deviation, scale_of_a_prior])
+def test_coordinates_of_parameters_outside_their_domain(variables):
+    """Particles of SMC that are drawn there from the prior have no likelihood."""
+    with pm.Model() as model:
+        variables()
+    tempered = build_tempered_density(build_log_density(model, 1, "float64"))
+    with precision("float64"):
+        prepared = tempered.prepare({})
+        for value in (0.2, -0.5):
+            coordinates = np.full(tempered.size, value)
+            likelihood, at = (float(v) for v in tempered.evaluate(coordinates, *prepared)[:2])
+            assert np.isfinite([likelihood, at]).all() == (value > 0)
+            assert not np.isnan([likelihood, at]).any()
 
 
 def test_bounds_that_a_model_leaves_out():
