@@ -13,15 +13,22 @@ LEAST_DRAWS = 25
 """Fewer draws have no tail to fit a Pareto distribution to: it takes five of the largest fifth."""
 
 
+EQUAL = 1e-12
+"""Largest difference of the logarithms of ratios that are the same but for rounding."""
+
+
 def pareto_k(log_ratio: np.ndarray) -> float:
     """Pareto k-hat of importance ratios, given their logarithms ``(draw,)``.
 
-    Not a number for fewer than `LEAST_DRAWS`, or where some ratio is not finite.
+    Not a number for fewer than `LEAST_DRAWS`, or where some ratio is not finite; −∞ where the
+    largest are all the same.
     """
     from arviz_stats.base import array_stats
 
     if len(log_ratio) < LEAST_DRAWS or not np.isfinite(log_ratio).all():
         return float("nan")
+    if not _have_tails(-log_ratio[None])[0]:
+        return float("-inf")
     # It takes what leave-one-out has: the logarithms of the ratios' inverses.
     return float(array_stats.psislw(-log_ratio)[1])
 
@@ -54,12 +61,18 @@ def leave_one_out(log_likelihood: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     k = np.full(len(by_row), -np.inf)
     # A likelihood that rounds to one at many draws, or to zero, has no tail to fit, and needs none
     # smoothed.
-    tail = int(min(draws / 5, 3 * np.sqrt(draws)))
-    lowest = np.partition(by_row, tail - 1, axis=1)[:, :tail]
-    has_tail = np.ptp(lowest, axis=1) > 0
+    has_tail = _have_tails(by_row)
     if has_tail.any():
         log_density[has_tail], k[has_tail], _ = array_stats.loo(by_row[has_tail], chain_axis=None)
     return log_density, k
+
+
+def _have_tails(log_inverse: np.ndarray) -> np.ndarray:
+    """Whether the largest ratios differ, ``(row,)``, from logs of inverses ``(row, draw)``."""
+    draws = log_inverse.shape[1]
+    tail = int(min(draws / 5, 3 * np.sqrt(draws)))
+    lowest = np.partition(log_inverse, tail - 1, axis=1)[:, :tail]
+    return np.ptp(lowest, axis=1) > EQUAL
 
 
 def leave_one_out_of_guide(

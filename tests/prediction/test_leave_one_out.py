@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pmbnn.prediction.leave_one_out import leave_one_out, leave_one_out_of_guide
+from pmbnn.prediction.leave_one_out import leave_one_out, leave_one_out_of_guide, pareto_k
 
 RNG = np.random.default_rng(0)
 
@@ -61,3 +61,19 @@ def test_rows_that_many_draws_rule_out():
     assert found[0] == pytest.approx(-100 - np.log(40 / 200), abs=1e-6)
     assert k[0] == -np.inf
     assert np.isfinite(k[1])
+
+
+def test_rows_whose_draws_differ_by_less_than_rounding():
+    """As of a logit of 40: another row's k-hat must not be lost to theirs."""
+    certain = -np.exp(RNG.normal(-40, 2, (200, 1)))
+    found, k = leave_one_out(np.concatenate([certain, RNG.normal(-1, 0.1, (200, 1))], axis=1))
+    assert found[0] == pytest.approx(0, abs=1e-14)
+    assert k[0] == -np.inf
+    assert np.isfinite(k[1])
+
+
+def test_a_guide_that_is_the_posterior():
+    """Its ratios differ by rounding alone."""
+    same = np.full(1000, -500.0)
+    assert pareto_k(same) == pareto_k(same + 1e-13 * RNG.standard_normal(1000)) == -np.inf
+    assert pareto_k(RNG.standard_normal(1000)) < 0.5
