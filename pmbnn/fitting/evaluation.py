@@ -125,7 +125,7 @@ def evaluate(fitted: InferredCell, dataset: Dataset, predictor: Predictor) -> Ev
     if aside is not None:
         results |= _conformal_results(test, aside, dataset)
     if chains:
-        results["nll_mcse"] = jackknife_error(nll_without_each(chains, target))
+        results["nll_mcse"] = jackknife_error(nll_without_each(chains, target, fitted.mixtures[""]))
         scores = [chain.log_score(target).mean() for chain in chains]
         results["member_nll"] = -float(np.mean(scores))
     further = evaluate_further(test, aside, fitted, dataset, predictor)
@@ -350,7 +350,8 @@ def _fresh_metrics(
         for name, score in FRESH_SCORES.items()
     }
     for name, score in FRESH_SCORES.items() if chains else ():
-        scores = [score(mean, truth) for mean in probabilities_without_each(chains)]
+        without = probabilities_without_each(chains, fitted.mixtures[""])
+        scores = [score(mean, truth) for mean in without]
         results[f"{name}_mcse"] = jackknife_error(scores)
     bounds = spec.bounds()
     return results | {"best_accuracy": bounds.best_accuracy, "lowest_nll": bounds.lowest_nll}

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
-from pmbnn.prediction.class_probabilities import ClassProbabilities, Predictive
+from pmbnn.prediction.class_probabilities import ClassProbabilities, Predictive, Weights
 
 
 def jackknife_error(left_out: Sequence[float] | Sequence[np.ndarray]) -> np.ndarray:
@@ -16,27 +16,52 @@ def jackknife_error(left_out: Sequence[float] | Sequence[np.ndarray]) -> np.ndar
     ----------
     left_out
         The statistic without each of the chains in turn, ``(chain, ...)``. NaN results where one of
-        them is infinite: the error is not known.
+        them is infinite, or there is none: the error is not known.
 
     References
     ----------
     Efron and Stein (1981), The Jackknife Estimate of Variance.
     """
+    if not len(left_out):
+        return np.float64(np.nan)
     with np.errstate(invalid="ignore"):
         return np.sqrt((len(left_out) - 1) * np.var(left_out, axis=0))
 
 
-def probabilities_without_each(chains: Sequence[ClassProbabilities]) -> Iterator[np.ndarray]:
-    """Class probabilities without each of the chains in turn, ``(observation, class)``."""
-    return without_each([np.asarray(chain.mean, np.float64) for chain in chains])
+def probabilities_without_each(
+    chains: Sequence[ClassProbabilities], weights: Weights
+) -> Iterator[np.ndarray]:
+    """Class probabilities without each of the chains in turn, ``(observation, class)``.
+
+    Weights are those of the chains in the prediction, with sum 1.
+    """
+    probabilities = [np.asarray(chain.mean, np.float64) for chain in chains]
+    for others in weights_without_each(weights):
+        yield sum(weight * p for weight, p in zip(others, probabilities, strict=True) if weight)
 
 
-def nll_without_each(chains: Sequence[Predictive], target: np.ndarray) -> list[float]:
-    """Mean negative log-score of the targets without each chain in turn, nats, ``(chain,)``."""
+def nll_without_each(
+    chains: Sequence[Predictive], target: np.ndarray, weights: Weights
+) -> list[float]:
+    """Mean negative log-score of the targets without each chain in turn, nats, ``(chain,)``.
+
+    Weights are those of the chains in the prediction, with sum 1.
+    """
     scores = np.stack([chain.log_score(target) for chain in chains])
     # As logarithms: the density of a target far from every other chain is too small for a number.
-    others = (np.delete(scores, chain, axis=0) for chain in range(len(scores)))
-    return [-float((logsumexp(s, axis=0) - np.log(len(s))).mean()) for s in others]
+    return [
+        -float(logsumexp(scores, axis=0, b=others[:, None]).mean())
+        for others in weights_without_each(weights)
+    ]
+
+
+def weights_without_each(weights: Weights) -> Iterator[np.ndarray]:
+    """Weights of the others without each chain that has a weight; none if only one has."""
+    weights = np.asarray(weights, np.float64)
+    used = np.flatnonzero(weights)
+    for chain in used if len(used) > 1 else ():
+        others = np.where(np.arange(len(weights)) == chain, 0, weights)
+        yield others / others.sum()
 
 
 def without_each(values: Sequence[np.ndarray]) -> Iterator[np.ndarray]:

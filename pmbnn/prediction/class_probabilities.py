@@ -190,8 +190,7 @@ class ClassProbabilities(Summarised, Predictive):
         return np.maximum(self.entropy - self.expected_entropy, 0.0)
 
     def log_score(self, target: np.ndarray) -> np.ndarray:  # noqa: D102
-        with np.errstate(divide="ignore"):
-            return np.log(_of_class(np.asarray(self.mean, np.float64), target))
+        return metrics.log_probability(np.asarray(self.mean, np.float64), target)
 
     def n_correct(self, target: np.ndarray) -> int:  # noqa: D102
         return int(np.sum(self.predicted == target))

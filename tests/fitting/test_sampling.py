@@ -24,10 +24,15 @@ from pmbnn.inference.groups import Checkpoints
 from pmbnn.inference.samplers.mclmc import MclmcSampler
 from pmbnn.inference.samplers.settings import Mile
 from pmbnn.models.build import dense_classifier
-from pmbnn.prediction.chain_errors import jackknife_error, nll_without_each
+from pmbnn.prediction.chain_errors import (
+    jackknife_error,
+    nll_without_each,
+    probabilities_without_each,
+)
 from pmbnn.prediction.class_probabilities import ClassProbabilities
 from pmbnn.prediction.density import Density
 from pmbnn.prediction.draws import KeptDraws
+from pmbnn.prediction.metrics import nll
 from pmbnn.results.loading import restore_cell, sample_posterior
 from pmbnn.results.present import ResultsError
 from pmbnn.results.restore import _chain_weights
@@ -346,7 +351,7 @@ def test_nll_without_each_chain():
     p = rng.dirichlet([1, 1], size=(3, 5))
     chains = [ClassProbabilities(1, part, part, part[:, 0], part, part) for part in p]
     y = np.array([0, 1, 1, 0, 1])
-    found = nll_without_each(chains, y)
+    found = nll_without_each(chains, y, [1 / 3] * 3)
     log_p = np.log(p[:, np.arange(5), y])
     for left in range(3):
         others = np.delete(log_p, left, axis=0)
@@ -354,11 +359,34 @@ def test_nll_without_each_chain():
         assert found[left] == pytest.approx(expected)
 
 
+def test_errors_of_stacked_chains_are_of_their_weights():
+    rng = np.random.default_rng(1)
+    p = rng.dirichlet([1, 1], size=(3, 5))
+    chains = [ClassProbabilities(1, part, part, part[:, 0], part, part) for part in p]
+    y = np.array([0, 1, 1, 0, 1])
+    weights = [0.75, 0.25, 0.0]
+    others = [chains[1].mean, chains[0].mean]
+    found = [*probabilities_without_each(chains, weights)]
+    np.testing.assert_allclose(found, others)
+    expected = [nll(mean, y) for mean in others]
+    assert nll_without_each(chains, y, weights) == pytest.approx(expected)
+    # Nothing is known of the error of a single one.
+    assert np.isnan(jackknife_error(nll_without_each(chains, y, [0.0, 1.0, 0.0])))
+
+
+def test_scores_of_chains_are_limited_as_the_nll_is():
+    """A class without probability in single precision costs as much as in the score of all."""
+    p = np.array([[1.0, 0.0], [0.5, 0.5]])
+    chain = ClassProbabilities(1, p, p, p[:, 0], p, p)
+    y = np.array([1, 0])
+    assert -chain.log_score(y).mean() == nll(p, y) < 20
+
+
 def test_nll_of_targets_that_a_chain_thinks_next_to_impossible():
     """Of a density of exp(−2000), which no number holds."""
     one = np.ones(2)
     chains = [Density(*[one] * 5, np.array([-2000.0, score]), one, one) for score in (-1, -2, -3)]
-    found = nll_without_each(chains, one)
+    found = nll_without_each(chains, one, [1 / 3] * 3)
     assert found[0] == pytest.approx((2000 - logsumexp([-2, -3]) + np.log(2)) / 2)
     assert np.isfinite(jackknife_error(found))
 
