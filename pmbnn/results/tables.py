@@ -86,7 +86,8 @@ def summary_table(records: Iterable[CellRecord]) -> pd.DataFrame:
     something was tuned, ``scale_at_grid_end`` and ``learning_rate_at_grid_end`` those whose choice
     is at an end of its candidates. Rows are in order of first appearance. The standard error
     (``_se``) is that of the mean, missing for a single seed; where ``overlap`` is above zero, it is
-    corrected for overlapping splits (`mean_and_error`).
+    corrected for overlapping splits (`mean_and_error`). Errors that single cells have under such a
+    name (``elpd_loo_se``) are in `metrics_table` alone.
     """
     return table_of(_summary_row(group) for group in group_by_settings(records))
 
@@ -186,8 +187,11 @@ def _summary_row(group: Sequence[CellRecord]) -> dict[str, Any]:
     row = {"sweep": group[0].sweep, **_common_settings(group), **_device(group[0])}
     row |= {"cells": len(group), "failed": len(group) - len(usable)}
     row |= count(usable).columns | {"overlap": overlap_of(usable)}
-    for name in union_of_names(r.results for r in usable):
-        row[name], row[f"{name}_se"] = mean_over_seeds(usable, name)
+    names = union_of_names(r.results for r in usable)
+    for name in names:
+        # A standard error of each cell, as of `elpd_loo`, is not that of the mean over seeds.
+        if not (name.endswith("_se") and name.removesuffix("_se") in names):
+            row[name], row[f"{name}_se"] = mean_over_seeds(usable, name)
     return row
 
 

@@ -392,3 +392,12 @@ def test_the_field_test_of_a_plugin_may_be_no_number_of_rows(test):
     assert accuracy_error(own) is None
     sized = changed(own, settings={"dataset": {"kind": "own", "test": 100}})
     assert accuracy_error(sized) == pytest.approx(0.03)
+
+
+def test_errors_of_single_cells_do_not_stand_for_those_of_means():
+    cells = [record(seed, elpd_loo=seed, elpd_loo_se=9.0) for seed in range(3)]
+    (row,) = summary_table(cells).to_dict("records")
+    assert row["elpd_loo_se"] == pytest.approx(1 / math.sqrt(3))
+    assert "elpd_loo_se_se" not in row
+    (alone,) = summary_table(cells[:1]).to_dict("records")
+    assert math.isnan(alone["elpd_loo_se"])
