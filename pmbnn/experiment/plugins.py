@@ -79,8 +79,23 @@ TAKEN = {
             *("sensitivity", "summary", "times"),
         }
     ),
+    METRIC: frozenset(
+        {
+            *("accuracy", "balanced_accuracy", "brier_score", "crps", "expected_calibration_error"),
+            *("normal_nll", "nll", "rmse", "best_accuracy", "excess_error", "excess_nll"),
+            *("lowest_nll", "member_nll", "nll_mcse", "validation_nll"),
+            *("elbo", "elbo_to_gain", "elpd_loo", "elpd_loo_se", "kl", "log_evidence"),
+            *("log_evidence_mcse", "log_likelihood", "log_likelihood_mcse", "loo_pareto_k"),
+            *("distance_to_optimum", "distance_to_optimum_error", "pareto_k", "rhat"),
+            *("learning_rate", "scale", "learning_rate_at_grid_end", "scale_at_grid_end"),
+            *("cells", "dataset", "device", "failed", "hyperprior", "inference", "likelihood"),
+            *("name", "network", "not_converged", "overlap", "prior", "reason", "seconds", "seed"),
+            *("status", "sweep"),
+        }
+    ),
 }
-"""Names of the figures and tables that come with the package."""
+"""Names of the figures and tables that come with the package, and of results and columns of cells
+that a metric would share."""
 
 
 _SOURCES: dict[str, Source] = {}

@@ -374,9 +374,11 @@ def test_a_figure_or_table_of_the_wrong_signature(signature, message):
     [
         ("last_layer(results) -> 'Figure'", "figure `last_layer`"),
         ("ood(r) -> 'DataFrame'", "table `ood`"),
+        ("log_likelihood(r: 'Density', target)", "metric `log_likelihood`"),  # of training rows
+        ("status(r: 'ClassProbabilities', target)", "metric `status`"),  # a column of tables
     ],
 )
-def test_a_figure_or_table_whose_name_is_taken(write, signature, name):
+def test_a_figure_table_or_metric_whose_name_is_taken(write, signature, name):
     source = f"import pmbnn as pb\n@pb.register\ndef {signature}:\n    return None\n"
     with pytest.raises(ConfigError) as caught:
         load_experiment(write(source))
