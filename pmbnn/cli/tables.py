@@ -189,7 +189,7 @@ def unavailable_lines(records: Sequence[CellRecord]) -> list[str]:
 
 
 def diagnostics_tables(records: Sequence[CellRecord]) -> list[Table]:
-    """How the fits of each sweep went, nats an image: the first data seed of all settings.
+    """How the fits of each sweep went, nats a row: the first data seed of all settings.
 
     The best cell is first if something was held out to choose it by. The caption of the last
     table of a sweep has the number of cells without a table.
@@ -218,7 +218,7 @@ def _titled(records: Sequence[CellRecord]) -> list[tuple[str, CellRecord]]:
         for (words, record), *names in zip(groups, priors, hyperpriors, strict=True):
             status = [] if has_converged(record) else ["not converged"]
             title = ", ".join([seed_label(record.cell), *words, " × ".join(names), *status])
-            titled.append((f"Steps of {record.sweep} (nats an image): {title}", record))
+            titled.append((f"Steps of {record.sweep} (nats a row): {title}", record))
     return titled
 
 
@@ -226,12 +226,12 @@ def _diagnostics_table(title: str, record: CellRecord) -> Table:
     diagnostics, cell = record.diagnostics, record.cell
     parts = diagnostics["parts"]
     columns = {"step": [f"{step:,}" for step in diagnostics["step"]]}
-    if not cell.lacks_elbo:
+    if cell.has_score("kl"):
         columns["KL"] = [number_text(value, decimals=4) for value in diagnostics["kl"]]
     words = {"log_likelihood": "log-lik.", "elbo": cell.objective}
     for part in ("train", "validation" if "validation" in parts else "test"):
         for name, decimals in JUDGED.items():
-            if not (cell.lacks_elbo and name == "evidence"):
+            if cell.has_score(name):
                 values = parts[part][name]
                 texts = [number_text(v, decimals=decimals, digits=3) for v in values]
                 columns[f"{part} {words.get(name, name)}"] = texts

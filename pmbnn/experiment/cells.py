@@ -127,6 +127,13 @@ class Cell(Summarised):
         """Name of what its restarts are ranked by, which its results have as ``elbo``."""
         return OBJECTIVES.get(getattr(self.inference, "guide", None), "ELBO")
 
+    def has_score(self, name: str) -> bool:
+        """Whether a score of its snapshots says something that no other says."""
+        if name in ("kl", "evidence"):
+            return not self.lacks_elbo
+        # Without a prior, what is maximised is the log-likelihood itself.
+        return name != "elbo" or self.objective != "log-likelihood"
+
     @property
     def is_tempered(self) -> bool:
         """Whether it aims at another distribution than the posterior of its model."""

@@ -13,9 +13,9 @@ from pmbnn.results.reading import (
 
 DIAGNOSTICS = {
     "accuracy": ("accuracy", ""),
-    "elbo": ("ELBO", "nats per image"),
-    "log_likelihood": ("expected log-likelihood", "nats per image"),
-    "kl": ("KL", "nats per image"),
+    "elbo": ("ELBO", "nats per row"),
+    "log_likelihood": ("expected log-likelihood", "nats per row"),
+    "kl": ("KL", "nats per row"),
     "evidence": ("mean approximate evidence", ""),
 }
 """Name of each diagnostic in words, and its unit if it has one, by its name in a trace."""
@@ -53,7 +53,7 @@ def plot_training(trace: xr.DataTree, title: str, objective: str = "ELBO") -> Fi
         Title of the figure.
     objective
         Name of what the fit maximised, which the trace has as ``elbo``. If it is no ELBO, there is
-        no panel of a divergence or an evidence.
+        no panel of a divergence or an evidence; that of a log-likelihood is shown once.
 
     Raises
     ------
@@ -62,8 +62,9 @@ def plot_training(trace: xr.DataTree, title: str, objective: str = "ELBO") -> Fi
     """
     steps = values_of(trace, "fit", "snapshot_step")
     fit = group_of(trace, "fit")
-    of_elbo = () if objective == "ELBO" else ("kl", "evidence")
-    shown = [n for n in DIAGNOSTICS if f"snapshot_{n}" in fit and n not in of_elbo]
+    left_out = () if objective == "ELBO" else ("kl", "evidence")
+    left_out += ("elbo",) if objective == "log-likelihood" else ()
+    shown = [n for n in DIAGNOSTICS if f"snapshot_{n}" in fit and n not in left_out]
     if not shown:
         raise ValueError("The group `fit` must have `snapshot_accuracy`.")
     rows = -(-len(shown) // PANELS_A_ROW)

@@ -245,8 +245,9 @@ class Density(Summarised, Predictive):
 
     def of_target(self, i: int) -> "Density":
         """The density of one of several targets, without its log-density, which is not kept."""
-        parts = {field.name: getattr(self, field.name)[..., i] for field in fields(self)}
-        return Density(**parts | {"log_density": np.full(len(self.mean), np.nan)})
+        names = [field.name for field in fields(self) if field.name != "log_density"]
+        parts = {name: getattr(self, name)[..., i] for name in names}
+        return Density(**parts, log_density=np.full(len(self.mean), np.nan))
 
     def in_units_of(self, standardisation: Standardisation) -> "Density":  # noqa: D102
         if standardisation.is_identity:

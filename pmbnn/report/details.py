@@ -277,14 +277,15 @@ def _diagnostics(record: CellRecord) -> PlainTable | None:
     if not diagnostics:
         return None
     cell = record.cell
-    columns = {"step": diagnostics["step"]} | ({} if cell.lacks_elbo else {"KL": diagnostics["kl"]})
+    columns = {"step": diagnostics["step"]}
+    columns |= {"KL": diagnostics["kl"]} if cell.has_score("kl") else {}
     for part, measures in diagnostics["parts"].items():
         for name, values in measures.items():
-            if not (cell.lacks_elbo and name == "evidence"):
+            if cell.has_score(name):
                 words = cell.objective if name == "elbo" else name.replace("_", " ")
                 columns[f"{part} {words}"] = values
     rows = [list(map(number_text, row)) for row in zip(*columns.values(), strict=True)]
-    return PlainTable("On the way (nats an image)", list(columns), rows)
+    return PlainTable("On the way (nats a row)", list(columns), rows)
 
 
 # Maps of every cell in the layout of the grid: priors down, hyperpriors across

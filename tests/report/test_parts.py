@@ -45,12 +45,14 @@ def test_an_objective_that_is_no_elbo_is_named():
 @pytest.mark.parametrize(
     ("guide", "expected"),
     [
-        ("map", ["step", "test log-posterior"]),
-        ("mean_field", ["step", "KL", "test ELBO", "test evidence"]),
+        ("map", ["step", "test log likelihood", "test log-posterior"]),
+        ("maximum_likelihood", ["step", "test log likelihood"]),
+        ("mean_field", ["step", "KL", "test log likelihood", "test ELBO", "test evidence"]),
     ],
 )
 def test_diagnostics_on_the_way_name_the_objective(made, guide, expected):
-    numbers = {"step": [0], "kl": [0.5], "parts": {"test": {"elbo": [-2.5], "evidence": [0.8]}}}
+    test = {"log_likelihood": [-2.0], "elbo": [-2.5], "evidence": [0.8]}
+    numbers = {"step": [0], "kl": [0.5], "parts": {"test": test}}
     record = made.record(inference={"guide": guide}).model_copy(update={"diagnostics": numbers})
     assert list(_diagnostics(record).headings) == expected
 

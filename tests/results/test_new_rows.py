@@ -147,6 +147,8 @@ def test_several_targets_in_their_own_units(sizes):
     np.testing.assert_allclose(means, kept(cell)["mean"].values, rtol=1e-4, atol=1e-4)
     assert (found["width_low_95"] < found["width_mean"]).all()
     assert (found["width_sd"] > found["width_epistemic_sd"]).all()
+    first = predict_rows(str(cell), rows_of(data, data.features)[:1], draws=20)
+    pd.testing.assert_frame_equal(first, found[:1], rtol=1e-5)
     more = predict_rows(str(cell), rows_of(data, data.features), draws=20, uncertainty=True)
     pd.testing.assert_frame_equal(more[list(found)], found)
     np.testing.assert_allclose(more["depth_uncertainty_total"], more["depth_sd"] ** 2)
