@@ -122,7 +122,8 @@ def check_quantities(results: Results, ranks: StoredRanks, quantities: Sequence[
         raise ResultsError(
             f"The ranks `{_path(results, ranks.name)}` must be of the quantities that are ranked "
             f"now, {', '.join(quantities)}; got {', '.join(ranks.quantities)}. They are of another "
-            "version of pmbnn. Remove the file, and they are simulated again."
+            "version of pmbnn, or of data with other names. Remove the file, and they are "
+            "simulated again."
         )
 
 

@@ -149,6 +149,9 @@ def plot_design(combinations: Combinations, title: str) -> Figure:
     for axes, name in zip(panels[:, 0], ("scale", *combinations.rows), strict=True):
         axes.set_ylabel(name.replace(", ", ",\n"))  # a panel is not high enough for more
     note = "design: density of the scale (top row) and of one weight, on logarithmic axes"
+    cells = [record.cell for records in combinations.records.values() for record in records]
+    if any(getattr(cell.prior, "fan_in", False) for cell in cells):
+        note += "; scales are not divided by √fan-in here"
     style.set_title(figure, f"{title}\n{note}")
     return figure
 
@@ -238,18 +241,40 @@ def weight_densities(prior: Prior, hyperprior: Hyperprior, weight: np.ndarray) -
 
     The list is empty if there is no formula here. The fan-in rule is left out.
     """
-    has_slab = getattr(prior, "slab_scale", None) is not None
-    density, law = None if has_slab else _standard_density(prior), _law(hyperprior)
+    averaged, law = _averaged_density(prior), _law(hyperprior)
+    density = None if averaged else _standard_density(prior)
     if law is None:
-        scales = [np.full((QUANTILES if has_slab else 1, 1), s) for s in fixed_scales(hyperprior)]
+        scales = [np.full((QUANTILES if averaged else 1, 1), s) for s in fixed_scales(hyperprior)]
     else:
         quantiles = law.ppf((np.arange(QUANTILES) + 0.5) / QUANTILES)[:, None]
         scales = [np.sqrt(quantiles) if hyperprior.on == "variance" else quantiles]
-    if has_slab:
-        return [_with_slab(prior, of_weight, weight) for of_weight in scales]
+    if averaged:
+        return [averaged(prior, of_weight, weight) for of_weight in scales]
     if density is None:
         return []
     return [np.mean(density(weight / s) / s, axis=0) for s in scales]
+
+
+def _averaged_density(prior: Prior) -> Callable[[Prior, np.ndarray, np.ndarray], np.ndarray] | None:
+    """Density that is a mean over variables of the prior; None if it has none of these."""
+    if getattr(prior, "slab_scale", None) is not None:
+        return _with_slab
+    is_learned = prior.kind == "scale_mixture" and prior.learned
+    return _with_learned_mixture if is_learned else None
+
+
+def _with_learned_mixture(prior: Prior, scale: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Density of one weight of the learned scale mixture; arguments as `_with_slab`."""
+    from scipy import special, stats
+
+    points = stats.qmc.Halton(3, scramble=False).random(len(scale) + 1)[1:]
+    logit, log_1, log_2 = prior.spread * stats.norm.ppf(points.T)[:, :, None]
+    share = special.expit(special.logit(prior.proportion) + logit)
+    wide, narrow = (
+        stats.norm.pdf(weight, scale=scale * sigma * np.exp(log))
+        for sigma, log in ((prior.sigma_1, log_1), (prior.sigma_2, log_2))
+    )
+    return (share * wide + (1 - share) * narrow).mean(axis=0)
 
 
 def _with_slab(prior: Prior, scale: np.ndarray, weight: np.ndarray) -> np.ndarray:

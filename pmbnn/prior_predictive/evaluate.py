@@ -441,7 +441,11 @@ class _Plane:
     """Running moments of class probabilities over a map, boundaries, and the first functions."""
 
     def __init__(self, x1: np.ndarray, x2: np.ndarray, x: np.ndarray) -> None:
+        from pmbnn.figures.maps import shape_of
+
         self.x1, self.x2, self.x = x1, x2, x
+        # Lengths are those of the map as it is drawn: inputs of different units have a square one.
+        self.drawn = np.linspace(0, 1, len(x1)), np.linspace(0, shape_of(self), len(x2))
         self.draws, self.total, self.squares = 0, 0.0, 0.0
         self.lengths: list[float] = []
         self.first: list[np.ndarray] = []
@@ -454,7 +458,7 @@ class _Plane:
         self.total = self.total + maps.sum(axis=0)
         # About one half: the squares of small deviations keep their digits.
         self.squares = self.squares + ((maps - 0.5) ** 2).sum(axis=0)
-        self.lengths += [boundary_length(self.x1, self.x2, one) for one in maps]
+        self.lengths += [boundary_length(*self.drawn, one) for one in maps]
         self.first += list(maps[: MAPS - len(self.first)].astype("f4"))
 
     def group(self, classes: list[str]) -> xr.Dataset:

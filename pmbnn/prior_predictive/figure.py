@@ -271,10 +271,7 @@ def draw_prior(
     functions = load_functions(results, prior.name)
     title = f"{dataset_title(prior.cell.dataset)}: {combination_title(prior.cell)}"
     if record is not None:
-        method = method_name(record.cell.inference)
-        is_sampled, guide = record.cell.is_sampled, method.replace("_", " ")
-        how = f"{method.upper()}, {record.status}" if is_sampled else f"ADVI, {guide}"
-        title += f"; posterior by {how}"
+        title += f"; posterior by {_how(record)}"
     if "predictions" in functions.children:
         plane = None if record is None else load_map(results, record.name)
         return plot_prior_maps(functions, plane, title, absence)
@@ -284,3 +281,13 @@ def draw_prior(
         groups = ["constant_data", "observed_data", *lines]
         curves = load_groups(results, record.name, groups)
     return plot_prior_curves(functions, curves, title, absence)
+
+
+def _how(record: CellRecord) -> str:
+    """What a posterior was fitted or sampled by, in words."""
+    method = method_name(record.cell.inference)
+    if record.cell.is_sampled:
+        return f"{method.upper()}, {record.status}"
+    if record.cell.is_laplace:
+        return "Laplace's approximation"
+    return f"ADVI, {method.replace('_', ' ')}"

@@ -11,7 +11,7 @@ from pmbnn.core.errors import ConfigError
 from pmbnn.data import DataError
 from pmbnn.data.base import DatasetSpec
 from pmbnn.experiment.cells import Cell, Experiment, cell_label
-from pmbnn.experiment.load import data_source
+from pmbnn.experiment.load import DataSource, data_source
 from pmbnn.experiment.plan import decisive_versions, identity, settings_digest
 from pmbnn.experiment.plugins import experiment_parts
 from pmbnn.inference.settings import Inference
@@ -143,30 +143,32 @@ def _keyed(cell: Cell) -> Iterator[tuple[tuple, Combination]]:
 
 
 def prior_tasks(
-    experiment: Experiment, fingerprints: Mapping[DatasetSpec, str]
+    experiment: Experiment, sources: Mapping[DatasetSpec, DataSource]
 ) -> dict[Combination, PriorTask]:
     """Tasks of all combinations of an experiment, as far as their data are available.
 
     Parameters
     ----------
-    fingerprints
-        Fingerprints of data sets that were loaded already.
+    sources
+        Digests of data sets that were loaded already.
     """
-    planned, loaded = combinations(experiment.cells, experiment.cells), dict(fingerprints)
+    planned, loaded = combinations(experiment.cells, experiment.cells), dict(sources)
     for spec in {combination.cell.dataset for combination in planned}.difference(loaded):
         with suppress(DataError):
-            loaded[spec] = data_source(spec).fingerprint
+            loaded[spec] = data_source(spec)
     tasks, versions = {}, decisive_versions()
     with experiment_parts(experiment.plugins):
         for combination in planned:
             cell, tuned = combination.cell, combination.tuned
-            if (fingerprint := loaded.get(cell.dataset)) is None:
+            if (data := loaded.get(cell.dataset)) is None:
                 continue
-            name = f"{combination.label}-{identity(cell, fingerprint, versions)}"
+            # What is stored has names and coordinates of the data in their own units.
+            digest = identity(cell, f"{data.fingerprint} {data.encoding}", versions)
+            name = f"{combination.label}-{digest}"
             if tuned is not None:
                 # A candidate's figure shows the posterior of the tuned scale, not of a fixed one.
                 name += f"-candidate-{sha256(tuned.model_dump_json().encode()).hexdigest()[:6]}"
-            tasks[combination] = PriorTask(cell, tuned, name, fingerprint)
+            tasks[combination] = PriorTask(cell, tuned, name, data.fingerprint)
     return tasks
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pmbnn.data.base import DatasetSpec
 from pmbnn.experiment.cells import Experiment
-from pmbnn.experiment.load import data_source
+from pmbnn.experiment.load import DataSource, data_source
 from pmbnn.figures.stage import draw_files
 from pmbnn.fitting.helpers import Helpers
 from pmbnn.fitting.progress import RunOptions, run_tasks
@@ -48,7 +48,7 @@ def run_priors(
         If another process writes the folder, and it is not to wait.
     """
     specs = {combination.cell.dataset for combination in plan.combinations}
-    tasks = prior_tasks(experiment, {spec: data_source(spec).fingerprint for spec in specs})
+    tasks = prior_tasks(experiment, {spec: data_source(spec) for spec in specs})
     wanted, results = [tasks[combination] for combination in plan.combinations], Results(folder)
     with writing(folder, options.wait):
         results.prepare()
@@ -71,9 +71,9 @@ def run_priors(
 
 
 def keep_present_priors(
-    results: Results, experiment: Experiment, fingerprints: Mapping[DatasetSpec, str]
+    results: Results, experiment: Experiment, sources: Mapping[DatasetSpec, DataSource]
 ) -> None:
     """Leave priors that the experiment no longer has out of the table, if there is one."""
     if (results.folder / PRIORS).is_file():
-        tasks = prior_tasks(experiment, fingerprints)
+        tasks = prior_tasks(experiment, sources)
         write_priors(results, [task.name for task in tasks.values()])

@@ -343,7 +343,7 @@ def write_what_follows(prepared: Run, records: Sequence[CellRecord], options: Ru
             options.print(
                 f"{len(apart)} fits of another scale than their sampler chose: no distance"
             )
-        keep_present_priors(results, experiment, prepared.fingerprints)
+        keep_present_priors(results, experiment, prepared.sources)
         keep_present_ranks(results, experiment, prepared.devices, prepared.fingerprints)
         note_files(results, TABLES, digest)
         overviews = overviews_of(results, records)

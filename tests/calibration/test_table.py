@@ -7,7 +7,10 @@ import pytest
 
 from pmbnn.calibration.ranks import FAILED, rank_ecdfs
 from pmbnn.calibration.table import calibration_table, summary
-from pmbnn.models.priors import Horseshoe
+from pmbnn.inference.settings import Inference
+from pmbnn.models.hyperpriors import HalfNormal
+from pmbnn.models.networks import Dense
+from pmbnn.models.priors import R2D2, Horseshoe
 
 
 @pytest.mark.parametrize(
@@ -57,6 +60,32 @@ def test_the_summary_tells_settings_of_one_prior_apart(made):
     headings, rows = summary(calibration_table(stored))
     names = [row[headings.index("prior")] for row in rows]
     assert names == ["horseshoe", "horseshoe unit", "horseshoe 2"]
+
+
+def test_combinations_that_differ_in_any_setting_have_names_of_their_own(made):
+    first = replace(made.ranks().cell, prior=R2D2(), inference=Inference(learning_rate=0.01))
+    cells = [
+        first,
+        replace(first, prior=R2D2(concentration=2.0)),
+        replace(first, hyperprior=HalfNormal(sigma=5.0)),
+        replace(first, network=Dense(hidden=(9,))),
+        replace(first, inference=Inference(learning_rate=0.1)),
+        replace(first, prior=Horseshoe()),
+    ]
+    table = calibration_table(made.ranks(name=f"c{i}", cell=c) for i, c in enumerate(cells))
+    assert table["inference.learning_rate"].unique().tolist() == [0.01, 0.1]
+    assert "inference.seed" not in table
+    headings, rows = summary(table)
+    assert headings[:5] == ["data", "network", "prior", "hyperprior", "inference"]
+    names = [tuple(row[1:5]) for row in rows]
+    assert len(set(names)) == len(cells)
+    assert names[1][1] == "r2d2, concentration 2"
+    assert names[2][2] == "half_normal scale, sigma 5"
+    assert names[3][0] == "hidden 9"
+    assert names[4][3] == "compiled mean_field, learning rate 0.1"
+    assert names[5][1] == "horseshoe"
+    # Ranks that are not told apart by these have no column of them.
+    assert "network" not in summary(calibration_table([made.ranks()]))[0]
 
 
 def test_no_ranks_no_rows():

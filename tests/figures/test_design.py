@@ -55,6 +55,15 @@ def test_words(made, words):
     assert {"fixed (tuned)", "half-normal", "normal", "Laplace", "scale", "1 cell"} <= set(found)
 
 
+def test_a_fan_in_rule_that_is_left_out_is_named(made, words):
+    plain = made.record("normal")
+    settings = plain.settings | {"prior": {"kind": "normal", "fan_in": True}}
+    scaled = plain.model_copy(update={"settings": settings})
+    figure = plot_design(combine([scaled, made.record("laplace")]), "moons")
+    assert "√fan-in" in " ".join(words(figure))
+    assert "√fan-in" not in " ".join(words(panels(made)[0]))
+
+
 def test_a_flat_prior_is_level_and_has_no_scale(made):
     flat = made.record("flat", made.NO_SCALE)
     _, found = panels(made, [flat])
@@ -131,6 +140,22 @@ def test_a_mixture():
     prior = spec("prior", kind="scale_mixture", **settings)
     expected = 0.2 * stats.norm.pdf(AT, scale=0.5) + 0.8 * stats.norm.pdf(AT, scale=0.05)
     np.testing.assert_allclose(weight_densities(prior, FIXED, AT)[0], expected)
+
+
+def test_a_learned_mixture_is_averaged_over_its_hyperpriors():
+    """Its tails are far above those of the mixture of the medians."""
+    prior = spec("prior", kind="scale_mixture", learned=True, spread=0.8)
+    at, rng = np.array([0.1, 1.0, 4.0]), np.random.default_rng(0)
+    logit, log_1, log_2 = 0.8 * rng.normal(size=(3, 400_000))
+    share = 1 / (1 + 4 * np.exp(-logit))
+    for hyperprior, scale in ((FIXED, 0.5), (HALF_NORMAL, 0.7 * np.abs(rng.normal(size=400_000)))):
+        (found,) = weight_densities(prior, hyperprior, at)
+        wide, narrow = (
+            stats.norm.pdf(at[:, None], scale=scale * sigma * np.exp(log))
+            for sigma, log in ((1.0, log_1), (0.1, log_2))
+        )
+        expected = (share * wide + (1 - share) * narrow).mean(axis=1)
+        np.testing.assert_allclose(found, expected, rtol=0.05)
 
 
 def test_the_horseshoe_is_its_mixture_of_normals():

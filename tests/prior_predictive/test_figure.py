@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from pmbnn.prior_predictive.figure import plot_prior_curves, plot_prior_maps
+from pmbnn.prior_predictive.figure import _how, plot_prior_curves, plot_prior_maps
 from pmbnn.results.reading import plane_map
 
 
@@ -46,6 +46,14 @@ def test_functions_mean_and_deviation(maps, made, words):
     text = words(figure)
     for said in ("functions drawn from the prior", "prior mean", "posterior sd", "a title"):
         assert said in text
+
+
+@pytest.mark.parametrize(
+    ("guide", "words"),
+    [("laplace", "Laplace's approximation"), ("full_rank", "ADVI, full rank")],
+)
+def test_a_fit_beside_a_prior_is_named(guide, words, made):
+    assert _how(made.record(inference={"guide": guide})) == words
 
 
 def test_without_a_posterior_it_says_why(maps, words):

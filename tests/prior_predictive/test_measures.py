@@ -5,6 +5,7 @@ import pytest
 from scipy.special import entr, expit
 
 from pmbnn.prior_predictive.evaluate import (
+    _Plane,
     boundary_length,
     class_measures,
     mean,
@@ -67,6 +68,17 @@ def test_lines_between_several_classes_count_once():
     # Down to the edge, and to both sides at 30 degrees up.
     expected = (1 + 2 * 1 / np.sin(np.radians(30))) / 4
     assert boundary_length(X1, X2, probability) == pytest.approx(expected, rel=2e-2)
+
+
+def test_lengths_are_those_of_the_map_as_it_is_drawn():
+    """A map of inputs of other units is drawn as a square."""
+    probability, lengths = two_classes(line(np.pi / 6)).reshape(1, -1, 2), []
+    for unit in (1.0, 1e3):
+        plane = _Plane(X1, unit * X2, np.zeros((X1.size * X2.size, 2)))
+        plane.add(probability)
+        lengths += plane.lengths
+    across = length_of_line(np.pi / 6)
+    assert lengths == pytest.approx([across, np.hypot(across * np.cos(np.pi / 6), 1)], rel=2e-3)
 
 
 def test_one_class_has_no_boundary():

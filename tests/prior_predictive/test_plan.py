@@ -4,9 +4,9 @@ import pytest
 import yaml
 
 from pmbnn.core.errors import ConfigError
-from pmbnn.experiment.load import load_experiment
+from pmbnn.experiment.load import DataSource, load_experiment
 from pmbnn.experiment.selection import select_cells
-from pmbnn.prior_predictive.plan import combinations, plan_lines, plan_priors
+from pmbnn.prior_predictive.plan import combinations, plan_lines, plan_priors, prior_tasks
 
 TEXT = """
 name: toy
@@ -94,3 +94,16 @@ def test_a_point_hyperprior_is_left_out_and_named(load):
     plan = plan_priors(experiment, experiment.cells)
     assert "point parameters: they are maximised, nothing can be drawn from them" in plan.left_out
     assert len(plan.combinations) == 8
+
+
+def test_data_of_other_names_or_units_are_drawn_for_anew(load):
+    """Figures and tables have both."""
+    experiment = load()
+    specs = {cell.dataset for cell in experiment.cells}
+    first, same, other = (
+        prior_tasks(experiment, dict.fromkeys(specs, DataSource("abc", encoding, "here")))
+        for encoding in ("names", "names", "other names")
+    )
+    assert first == same
+    assert first.keys() == other.keys()
+    assert not {task.name for task in first.values()} & {task.name for task in other.values()}
