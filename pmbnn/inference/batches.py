@@ -13,6 +13,9 @@ from pmbnn.inference.observed import interpreted
 FEW, MORE = 3, 5
 """Rows that a model is tried with, and rows that hold the same ones and others."""
 
+LOOKED_AT = 1_000
+"""Rows, at most, among which different classes or counts are looked for."""
+
 KINDS = {"i": "int32", "u": "int32", "b": "bool"}
 """Types of data that are not numbers of the program's own precision, by NumPy's letter."""
 
@@ -109,8 +112,8 @@ def why_not_in_rows(flat: FlatModel, values: Mapping[str, np.ndarray]) -> str | 
     """Why a step cannot see a part of the rows of a model; None if it can.
 
     It can if every log-probability that depends on rows depends on one row only, whatever the
-    number of rows. This is tested with a few rows, and with these and others. Priors, as those with
-    the scale of the data, depend on none.
+    number of rows and their order. This is tested with a few rows, and with these and others in
+    another order. Priors, as those with the scale of the data, depend on none.
 
     Parameters
     ----------
@@ -141,25 +144,29 @@ def _mixed(flat: FlatModel, values: Mapping[str, np.ndarray], graphs: Mapping) -
     point = {v: 0.1 * rng.standard_normal(v.type.shape) for v in flat.free.values()}
     point |= {flat.data[name]: value for name, value in values.items()}
     varied = {name: _varied(values[name], rng) for name in flat.row_data}
+    # In another order: rows may know of those before them, as in a time series.
+    last = np.arange(MORE)[::-1][:FEW]
     for name, graph in graphs.items():
         function = interpreted(list(point), graph)
         try:
             with np.errstate(all="ignore"):
                 few, more = (
-                    function(*(point | {flat.data[k]: v[:n] for k, v in varied.items()}).values())
-                    for n in (FEW, MORE)
+                    function(*(point | {flat.data[k]: v[at] for k, v in varied.items()}).values())
+                    for at in (last, slice(None))
                 )
         except Exception:  # lengths do not fit; any operation may raise its own error
             return name
         if np.shape(few)[:1] != (FEW,) or np.shape(more)[:1] != (MORE,):
             return name
-        if not np.allclose(few, more[:FEW], rtol=1e-9, atol=0, equal_nan=True):
+        if not np.allclose(few, more[last], rtol=1e-9, atol=0, equal_nan=True):
             return name
     return None
 
 
 def _varied(rows: np.ndarray, rng) -> np.ndarray:
-    """A few similar rows, all different unless they are classes or counts."""
+    """A few similar rows, all different unless there are few classes or counts."""
+    if rows.dtype.kind != "f":
+        rows = np.unique(rows[:LOOKED_AT], axis=0)
     values = np.resize(rows, (MORE, *rows.shape[1:]))
     if values.dtype.kind != "f":
         return values

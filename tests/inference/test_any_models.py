@@ -206,6 +206,34 @@ def standardised_inside():
     return model
 
 
+def of_the_row_before():
+    """A time series: with shuffled rows its slope would be about zero."""
+    with pm.Model() as model:
+        x = pm.Data("x", X[:, 0], dims="observation")
+        before = pt.concatenate([pt.zeros(1), x[:-1]])
+        pm.Normal("y", pm.Normal("slope") * before, 1.0, observed=x, dims="observation")
+    return model
+
+
+def of_the_count_before():
+    """The same of counts, the first of which are zero."""
+    counts = np.arange(100) // 50
+    with pm.Model() as model:
+        x = pm.Data("x", counts, dims="observation")
+        before = pt.concatenate([pt.zeros(1), x[:-1]])
+        pm.Poisson("y", pt.exp(pm.Normal("slope") * before), observed=x, dims="observation")
+    return model
+
+
+def of_their_number():
+    """A trend: the number of a row is not that in a batch."""
+    with pm.Model() as model:
+        x = pm.Data("x", X[:, 0], dims="observation")
+        trend = pm.Normal("slope") * pt.arange(x.shape[0])
+        pm.Normal("y", trend, 1.0, observed=x, dims="observation")
+    return model
+
+
 def of_one_length():
     """Targets that are no data variable: as many rows as there are."""
     with pm.Model() as model:
@@ -240,6 +268,9 @@ def without_rows():
 
 UNDIVIDED = {
     "standardised": (standardised_inside, "log-probabilities of `y` are not one a row"),
+    "time_series": (of_the_row_before, "log-probabilities of `y` are not one a row"),
+    "counts": (of_the_count_before, "log-probabilities of `y` are not one a row"),
+    "trend": (of_their_number, "log-probabilities of `y` are not one a row"),
     "one_length": (of_one_length, "log-probabilities of `y` are not one a row"),
     "potential": (with_a_potential, "its potential `of_rows` depends on rows"),
     "prior": (with_a_prior, "the prior of `slope` depends on rows"),
