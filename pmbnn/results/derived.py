@@ -2,7 +2,8 @@
 
 ``derived.json`` has for each file a digest of the cells that it was made of, and one of the file. A
 file is *current* while both hold; times do not matter, because copying a folder changes them. Other
-files are *stale*: they are shown nowhere, and the next sweep sets them aside.
+files are *stale*: they are shown nowhere, and the next sweep sets them aside. Verdicts on contrasts
+are stale, too, where the contrasts or their margin have changed.
 """
 
 import hashlib
@@ -11,6 +12,8 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from pmbnn.core.errors import ConfigError
+from pmbnn.experiment.contrasts import stored_contrasts
 from pmbnn.results.present import (
     read_json_text,
     storing,
@@ -43,6 +46,9 @@ COMMANDS = {
 }
 """Other files, and the command that makes each."""
 
+VERDICTS = ("compare.csv", "compare_over_data.csv", "compare_rows.csv")
+"""Those on the contrasts of the experiment file, which may change while its cells do not."""
+
 
 def cells_digest(records: Iterable[CellRecord]) -> str:
     """Digest of the records of some cells, in any order."""
@@ -71,7 +77,8 @@ def note_files(
     entries = _entries(results)
     for file in files:
         if (results.folder / file).is_file():
-            entry = {"cells": digest, "sha256": sha256(results.folder / file)}
+            made_of = _made_of(results, file, digest)
+            entry = {"cells": made_of, "sha256": sha256(results.folder / file)}
             entry |= {"command": command, "plugin": plugin}
             entries[file] = {key: text for key, text in entry.items() if text is not None}
     existing = {file: entries[file] for file in sorted(entries) if (results.folder / file).exists()}
@@ -91,8 +98,21 @@ def current_files(results: Results, files: Iterable[str], digest: str) -> list[s
         for file in files
         if (results.folder / file).is_file()
         and (entry := entries.get(file))
-        and (entry.get("cells"), entry.get("sha256")) == (digest, sha256(results.folder / file))
+        and entry.get("cells") == _made_of(results, file, digest)
+        and entry.get("sha256") == sha256(results.folder / file)
     ]
+
+
+def _made_of(results: Results, file: str, digest: str) -> str:
+    """Digest of what a file is made of: of verdicts, the contrasts and their margin as well."""
+    if file not in VERDICTS:
+        return digest
+    try:
+        written = stored_contrasts(results.folder).as_written
+    except ConfigError:
+        return digest
+    text = json.dumps(written, sort_keys=True, default=str)
+    return f"{digest}-{hashlib.sha256(text.encode()).hexdigest()[:8]}" if written else digest
 
 
 def overview_files(results: Results) -> list[str]:
@@ -144,7 +164,8 @@ def set_aside_stale(results: Results, digest: str) -> dict[str, str]:
 def stale_line(files: Mapping[str, str]) -> str:
     """Line on stale tables and figures, with the commands that make them anew."""
     commands = ", ".join(f"`pmbnn {command}`" for command in dict.fromkeys(files.values()))
-    return f"of other cells than the present ones: {', '.join(files)} (made anew by {commands})"
+    what = "cells or contrasts" if files.keys() & set(VERDICTS) else "cells"
+    return f"of other {what} than the present ones: {', '.join(files)} (made anew by {commands})"
 
 
 def _entries(results: Results) -> dict[str, Any]:

@@ -310,6 +310,21 @@ def test_a_table_of_fewer_cells_is_stale(file, fitted):
     assert not any(path.exists() for path in made)
 
 
+def test_verdicts_on_other_contrasts_are_stale(file, fitted):
+    """Also by another margin: the page would have it beside verdicts by the earlier one."""
+    sweep(file)
+    folder, text = file.parent / "out", file.read_text()
+    for changed in (f"margin: 0.01{text}", text):
+        for name in ("compare.csv", "evidence.csv"):
+            (folder / name).write_text("made of cells")
+        present(file).note_made(["compare.csv", "evidence.csv"])
+        assert "stale" not in sweep(file)
+        file.write_text(changed)
+        said = sweep(file)
+        assert "moved to stale/, of other cells or contrasts than the present ones: compare" in said
+        assert (folder / "evidence.csv").is_file() and not (folder / "compare.csv").exists()
+
+
 def test_a_moved_folder_keeps_its_tables(file, fitted):
     sweep(file)
     make_tables(file)
