@@ -58,7 +58,7 @@ LESS_IS_BETTER = (
 )
 
 FAILED, FEWER = "failed", "§"
-"""Word for a combination without results, and sign of one with fewer data seeds than others."""
+"""Word for a combination without results, and sign of one without scores on some data seeds."""
 
 SEEDS = ("dataset.seed", "inference.seed")
 """Settings that repeat a combination."""
@@ -73,7 +73,7 @@ COLUMNS = (
 """Columns of the entries: the mean with its standard error, the paired difference to the best
 combination on the same data with both ends of its interval, the verdict; the number of cells and of
 failed ones, and signs of cells that did not converge or chose an end of a grid, and of combinations
-with a score on fewer data seeds than others on the same data."""
+without a score on some data seeds."""
 
 LATEX = str.maketrans(
     {sign: f"\\{sign}" for sign in "&%$#_{}"}
@@ -296,7 +296,7 @@ def _ranks(
         usable = {i: [r for r in places[place] if r.results] for i, place in enumerate(same)}
         scores = pd.DataFrame({i: by_seed(usable[i], metric) for i in usable}, dtype=float)
         overlap = overlap_of(record for cells in usable.values() for record in cells)
-        seeds = scores.count()
+        seeds, every = scores.count(), len(scores)  # also those that have no such score
         compared: dict[Hashable, dict[str, Any]] = {}
         if metric in (*MORE_IS_BETTER, *LESS_IS_BETTER):
             is_less = metric in LESS_IS_BETTER
@@ -310,7 +310,7 @@ def _ranks(
         for i, place in enumerate(same):
             mean, error = mean_over_seeds(usable[i], metric)
             ranks[place] = {"mean": mean, "se": error, "seeds": int(seeds[i])}
-            ranks[place] |= {"fewer": bool(0 < seeds[i] < seeds.max())} | compared.get(i, {})
+            ranks[place] |= {"fewer": bool(0 < seeds[i] < every)} | compared.get(i, {})
     return ranks
 
 
@@ -350,7 +350,7 @@ def _note(records: Sequence[CellRecord], entries: pd.DataFrame, metric: str) -> 
     elif not verdicts:
         notes.append(f"no best: nothing says whether a high or a low `{metric}` is better")
     if entries["marks"].str.contains(FEWER).any():
-        notes.append(f"{FEWER} of fewer data seeds than others")
+        notes.append(f"{FEWER} of fewer data seeds")
     text = "; ".join([*notes, *count(records).marked_words])
     return f"{text[:1].upper()}{text[1:]}."
 
@@ -364,6 +364,8 @@ def _entry_text(entry: Mapping[str, Any]) -> str:
 
 def _markdown_entry(entry: Mapping[str, Any]) -> str:
     text = _entry_text(entry)
+    if text in ("", FAILED):
+        return text
     text = f"**{text}**" if entry["verdict"] == BEST else text
     return text + r"\*" * (entry["verdict"] == NOT_WORSE) + entry["marks"]
 

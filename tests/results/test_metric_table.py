@@ -173,10 +173,15 @@ def test_combinations_on_fewer_data_seeds_are_marked():
     ]
     some = table(made)
     assert "| Laplace | 1.1 ± 0.6§ |" in some.to_markdown()
-    assert some.note.endswith("; § of fewer data seeds than others.")
+    assert some.note.endswith("; § of fewer data seeds.")
     latex = some.to_latex()
     assert r"Laplace & $1.1 \pm 0.6^{\S}$" in latex and r"; \S{} of fewer data seeds" in latex
     assert "§" not in table(records()).to_markdown()
+    # Nobody has a score on the last one.
+    lacking = [
+        changed(r, results=r.results | {"crps": None if i > 3 else 0.1}) for i, r in enumerate(made)
+    ]
+    assert table(lacking, metric="crps").to_markdown().count("§") == 3
 
 
 def test_caveats_are_marked():
