@@ -35,7 +35,7 @@ def elementwise_logp(
     A categorical likelihood is written as the product of log-probabilities and one-hot labels. That
     equals the gather operation of PyMC, and is several times faster with its gradient. The
     likelihood of two classes with a logit is written without the probability, which would round to
-    0 or 1.
+    0 or 1, and Student's t distribution without the difference of two large log-gamma functions.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def elementwise_logp(
 
     Notes
     -----
-    These two forms do not check that labels are in the support: `pmbnn.inference.observed` does.
+    The forms for labels do not check their support: `pmbnn.inference.observed` does.
     """
     logit = _logit(model, observed)
     if logit is not None:
@@ -53,7 +53,9 @@ def elementwise_logp(
     probabilities = _class_probabilities(model, observed)
     n_classes = None if probabilities is None else _n_classes(probabilities, inputs)
     if n_classes is None:
-        by_row = model.logp(vars=[observed], sum=False)[0]
+        by_row = _student_t(model, observed)
+        if by_row is None:
+            by_row = model.logp(vars=[observed], sum=False)[0]
         several = model.named_vars_to_dims.get(observed.name, ())[1:] == (TARGET_NAME,)
         return by_row.sum(axis=1) if several else by_row
     classes = pt.arange(n_classes)[:, None]
@@ -102,6 +104,32 @@ def _logit(model: pm.Model, observed: TensorVariable) -> TensorVariable | None:
     node = probability.owner
     is_sigmoid = node and isinstance(getattr(node.op, "scalar_op", None), Sigmoid)
     return node.inputs[0] if is_sigmoid and probability.type.ndim == 1 else None
+
+
+MANY = 20
+"""Degrees of freedom from which four terms of a series tell a log-density to 1e-11."""
+
+
+def _student_t(model: pm.Model, observed: TensorVariable) -> TensorVariable | None:
+    """Log-density of Student's t distribution; None for other variables.
+
+    In single precision the difference of log-gamma functions at (nu + 1) / 2 and nu / 2 is wrong by
+    6e-8 of their size, for each observation: by 0.06 nats at a million degrees of freedom. The
+    series of the difference less log(nu / 2) / 2 is that of Tricomi and Erdélyi (1951), The
+    asymptotic expansion of a ratio of gamma functions.
+    """
+    node = observed.owner
+    if not isinstance(node.op, type(pm.StudentT.rv_op)):
+        return None
+    nu, mu, sigma = model.replace_rvs_by_values(node.op.dist_params(node))
+    half, value = nu / 2, model.rvs_to_values[observed]
+    few = pt.gammaln(half + 0.5) - pt.gammaln(half) - 0.5 * pt.log(half)
+    x = 1 / pt.maximum(half, MANY / 2)
+    many = -x / 8 + x**3 / 192 - x**5 / 640 + 17 * x**7 / 14336
+    lam = sigma**-2.0
+    constant = pt.where(nu < MANY, few, many) + 0.5 * pt.log(lam / (2 * np.pi))
+    density = constant - (half + 0.5) * pt.log1p(lam * (value - mu) ** 2 / nu)
+    return check_parameters(density, lam > 0, nu > 0, msg="lam > 0, nu > 0")
 
 
 def _class_probabilities(model: pm.Model, observed: TensorVariable) -> TensorVariable | None:
