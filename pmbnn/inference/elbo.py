@@ -315,7 +315,7 @@ def build_objective(
         weights = pt.tensor(ROW_WEIGHTS, dtype="float64", shape=weights.shape)
         data, n_rows = data | {ROW_WEIGHTS: weights}, weights.sum()
     divergence, forms = build_divergence(flat, guide, settings, constrained, draw, n_rows)
-    total = total_log_likelihood(*terms, flat.rows, weights)
+    total = total_log_likelihood(*terms, flat.rows, weights, flat.has_bounds)
     log_likelihood, kl = flat.at(draw, [total, divergence])
     return Objective(
         parameters=parameters,
@@ -335,6 +335,7 @@ def total_log_likelihood(
     potentials: Iterable[TensorVariable],
     row_data: Sequence[TensorVariable],
     weights: np.ndarray | TensorVariable,
+    may_be_zero: bool,
 ) -> TensorVariable:
     """Log-probability of all observations, and potentials; a scalar, in nats.
 
@@ -344,6 +345,8 @@ def total_log_likelihood(
         Inputs with one row per observation.
     weights
         Weights of the rows of a step for the terms that depend on `row_data`; see `row_weights`.
+    may_be_zero
+        Whether a probability may be zero: of a row without weight, its logarithm must not count.
     """
     are_equal = isinstance(weights, np.ndarray) and np.ptp(weights) == 0
     terms = []
@@ -355,6 +358,8 @@ def total_log_likelihood(
         else:
             other_dims = ("x",) * (log_likelihood.type.ndim - 1)
             by_row = pt.as_tensor_variable(weights).dimshuffle(0, *other_dims)
+            if may_be_zero:
+                log_likelihood = pt.switch(pt.gt(by_row, 0), log_likelihood, 0.0)
             terms.append((log_likelihood * by_row).sum())
     terms += potentials
     return sum(terms[1:], terms[0]) if terms else pt.constant(np.float64(0.0))

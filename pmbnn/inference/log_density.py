@@ -304,7 +304,8 @@ def build_log_density(
     # XLA would fuse the terms of the rows with the sum over rows, which it does not vectorise.
     by_row = [materialised(graph) for graph in flat.log_likelihoods.values()]
     weights = row_weights(batch, batch, padding)
-    likelihood = total_log_likelihood(by_row, flat.potentials.values(), flat.rows, weights)
+    potentials = flat.potentials.values()
+    likelihood = total_log_likelihood(by_row, potentials, flat.rows, weights, flat.has_bounds)
     log_density = likelihood + flat.log_prior
     if further is not None:
         log_density += further(flat, likelihood)

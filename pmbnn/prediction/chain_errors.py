@@ -57,10 +57,9 @@ def nll_without_each(
 
 def weights_without_each(weights: Weights) -> Iterator[np.ndarray]:
     """Weights of the others without each chain that has a weight; none if only one has."""
-    weights = np.asarray(weights, np.float64)
     used = np.flatnonzero(weights)
     for chain in used if len(used) > 1 else ():
-        others = np.where(np.arange(len(weights)) == chain, 0, weights)
+        others = np.where(np.arange(len(weights)) == chain, 0.0, weights)
         yield others / others.sum()
 
 

@@ -55,6 +55,22 @@ def test_rows_are_filled_up_and_do_not_count():
     assert build_log_density(classifier(), 70).padding == 58
 
 
+def test_rows_that_fill_up_may_have_no_density():
+    """As the first one, which they copy: the density is zero then, and not undefined."""
+    x = np.linspace(2.0, 0.1, 100)
+    with pm.Model() as model:
+        upper = pm.Normal("upper")
+        pm.Uniform("y", 0.0, upper, observed=pm.Data("x", x, dims="observation"))
+    density = build_log_density(model, 100, "float64")
+    assert density.padding > 0
+    with precision("float64"):
+        prepared = density.prepare({"x": x})
+        assert float(density.value(np.array([1.9]), prepared)) == -np.inf
+        assert float(density.value(np.array([-1.0]), prepared)) == -np.inf
+        expected = -100 * np.log(2.5) - 2.5**2 / 2 - np.log(2 * np.pi) / 2
+        assert float(density.value(np.array([2.5]), prepared)) == pytest.approx(expected)
+
+
 def test_data_come_with_each_call():
     """Other targets have another density, and the program is the same."""
     density = build_log_density(classifier(), 70, "float64")
