@@ -85,14 +85,14 @@ def _common(folders: Sequence[Path], out: Path) -> tuple[Experiment, Device]:
     """The experiment of all folders, and what they were fitted on."""
     first, devices = folders[0], set()
     experiment = experiment_of_folder(first)
-    data = _read(first / PROVENANCE).get("data")
+    data = _data(_read(first / PROVENANCE))
     there = [out] if (out / "experiment.yaml").is_file() else []
     for folder in dict.fromkeys([*folders, *there]):
         if experiment_of_folder(folder) != experiment:
             raise ResultsError(f"`{folder}` must be of the same experiment as `{first}`.")
         provenance = _read(folder / PROVENANCE)
         _check_versions(folder, provenance)
-        if provenance.get("data") != data:
+        if _data(provenance) != data:
             raise ResultsError(f"`{folder}` must be of the same data as `{first}`.")
         present = present_list(folder).cells
         for problem in broken_cells(Results(folder), digests=True, names=present):
@@ -105,6 +105,14 @@ def _common(folders: Sequence[Path], out: Path) -> tuple[Experiment, Device]:
         raise ResultsError(f"All folders must be fitted on one kind of device, got {kinds}.")
     kind = next(iter(devices), CPU.kind)
     return experiment, CPU if kind == CPU.kind else Device(kind, 0)
+
+
+def _data(provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Data sets with their fingerprints; machines may have the same rows from other sources."""
+    return [
+        {key: value for key, value in entry.items() if key != "source"}
+        for entry in provenance.get("data", ())
+    ]
 
 
 def _check_versions(folder: Path, provenance: Mapping[str, Any]) -> None:
