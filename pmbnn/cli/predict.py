@@ -123,7 +123,8 @@ def predict(
 
     Of a results folder, --best or --only picks the combination; its first data seed is used.
 
-    Images: the digit of each; images that are too uncertain are rejected. A table, which must
+    Images: the digit of each; images that are too uncertain are rejected. A network of `kind:
+    images` sees them as they are, as it saw its training images. A table, which must
     have the columns that the network was fitted on: a line a row (CSV), with the class and the
     probability of each, or mean, standard deviations and a 95 % interval, to four digits (JSON has
     all). Columns that the network does not use, such as an identifier, are copied unchanged.
@@ -132,6 +133,7 @@ def predict(
     input, 3 I/O error (disk full, permissions).
     """
     from pmbnn.core.machine import claim, find_devices, running_on
+    from pmbnn.data import Images
 
     devices = find_devices(device)
     if any(map(is_table, files)):
@@ -149,6 +151,8 @@ def predict(
     if not images:
         raise typer.Exit(BAD_INPUT)
     opened = [_open(cell, best, only or []), *([] if beside is None else [_open(beside)])]
+    if any(isinstance(one.record.cell.dataset, Images) for one in opened):
+        _check_options(files, whole=whole, invert=invert)
     with running_on(claim(devices[0])):
         answers = [_answer(one, images, draws, percentile) for one in opened]
     _say_which(opened[0], cell)
@@ -216,17 +220,21 @@ def _read_images(files: list[Path], whole: bool, invert: bool | None):
 def _answer(cell: "StoredCell", images: "list[UserImage]", draws: int, percentile: float) -> Answer:
     import numpy as np
 
+    from pmbnn.data import Images
+    from pmbnn.data.digits import as_it_is
     from pmbnn.prediction.class_probabilities import rejection_threshold
     from pmbnn.results.store import ResultsError
 
-    path = cell.folder
+    path, dataset = cell.folder, cell.record.cell.dataset
     posterior, shape = cell.posterior, images[0].digit.shape
     rows = posterior.origin.parts.rows
     if rows.input_shape != (1, *shape) or not rows.classes:
         raise ResultsError(
             f"`{path}` must be fitted on classes of images of {shape[0]} × {shape[1]} pixels, "
-            f"got data set `{cell.record.cell.dataset.kind}`."
+            f"got data set `{dataset.kind}`."
         )
+    if isinstance(dataset, Images):  # whose files the network has seen as they are
+        images = [as_it_is(image, scaled=bool(dataset.size)) for image in images]
     prediction = posterior.predict(np.stack([image.digit.ravel() for image in images]), draws)
     if not np.isfinite(prediction.mean).all():
         raise ResultsError(f"The predictions of cell `{path}` are not finite.")

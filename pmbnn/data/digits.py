@@ -4,7 +4,7 @@ import math
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -128,6 +128,22 @@ def read_image(path: Path | str, whole: bool = False, invert: bool | None = None
 
 
 # Images as they are
+
+
+def as_it_is(image: UserImage, scaled: bool) -> UserImage:
+    """The image as a data set of the user's images has it: neither cut out nor inverted.
+
+    Its ``digit`` has the pixels of `decode` from 0 to 1. An image that is not of 28 × 28 pixels is
+    ``scaled``, or an error.
+
+    Raises
+    ------
+    ImageError
+        As `decode` does.
+    """
+    with pillow_warnings(), image.path.open("rb") as file:
+        pixels = decode(file, str(image.path), (SIDE, SIDE), colour=False, scaled=scaled)
+    return replace(image, inverted=False, digit=pixels[0].astype(np.float32) / 255)
 
 
 def read_size(file: BinaryIO, name: str) -> tuple[int, int]:

@@ -16,9 +16,10 @@ from pmbnn.cli import app
 from pmbnn.data import Mnist
 from pmbnn.experiment.load import load_experiment
 from pmbnn.experiment.plan import jobs
-from pmbnn.fitting.job import run_job
+from pmbnn.fitting.job import forget_datasets, run_job
 from pmbnn.fitting.tasks import JobTask
 from pmbnn.prediction.posterior import Posterior
+from pmbnn.results.loading import restore_cell
 from pmbnn.results.store import Results
 from pmbnn.sweep.cells import prepare
 
@@ -273,6 +274,31 @@ def test_two_classes_of_one_logit(images, tmp_path):
     found = answers(logit, *(images / f"{digit}.png" for digit in (0, 1)))["images"]
     assert [one["class"] for one in found] == ["digit 0", "digit 1"]
     assert [*found[0]["class_probability"]] == ["digit 0", "digit 1"]
+
+
+def test_own_images_are_read_as_the_training_images_were(tmp_path):
+    """Dark strokes on white, at an edge: they are neither inverted nor moved to the middle."""
+    x, y = embedded_digits()
+    for digit in (0, 1):
+        folder = tmp_path / "two" / f"digit {digit}"
+        folder.mkdir(parents=True)
+        for i, row in enumerate(x[y == digit][:30]):
+            moved = np.roll(row.reshape(28, 28), 4, axis=0)
+            Image.fromarray((255 - moved).astype(np.uint8)).save(folder / f"{i}.png")
+    forget_datasets()  # of another folder of this name
+    (logit,) = fitted_cells(LOGIT, tmp_path)
+    files = [tmp_path / "two" / f"digit {digit}" / "0.png" for digit in (0, 1)]
+    found = answers(logit, *files)["images"]
+    pixels = np.stack([np.asarray(Image.open(file)).ravel() / 255 for file in files])
+    expected = restore_cell(logit).predict(pixels, 200).mean
+    shares = [[*one["class_probability"].values()] for one in found]
+    np.testing.assert_allclose(shares, expected, atol=1e-5)
+    assert [one["inverted"] for one in found] == [False, False]
+    done = run(logit, *files, "--whole")
+    assert done.exit_code == 2 and "`--whole` is not for files such as" in done.stderr
+    Image.fromarray(np.eye(30, 28, dtype=np.uint8) * 255).save(files[0])
+    done = run(logit, files[0])
+    assert done.exit_code == 2 and "must have 28 × 28 pixels like the others" in done.stderr
 
 
 def test_a_figure_in_no_folder(cell, images, tmp_path):
