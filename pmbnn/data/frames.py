@@ -41,8 +41,9 @@ MISSING_WORDS = frozenset(
     ["na", "n/a", "#na", "#n/a", "<na>", "nan", "null", "#null!", "none", "#nv", "\\n"]
     + list("?.-")
 )
-"""Words, in lower case, that count as missing in a column that otherwise holds numbers: of R,
-pandas, SQL, Excel, SPSS, Stata and SAS. In a column of text they are words like any other."""
+"""Words, in lower case, that count as missing in a column that otherwise holds numbers or truth
+values: of R, pandas, SQL, Excel, SPSS, Stata and SAS. In a column of text they are words like any
+other."""
 
 _SAME = str.maketrans(
     {"\u00a0": " ", "\u202f": " ", "\u2009": " ", "\u2019": "'", "\u2212": "-", "\ufeff": None}

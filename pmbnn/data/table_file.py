@@ -23,6 +23,7 @@ import pandas as pd
 
 from pmbnn.data.base import DataError, DataSettingError, Stamp, one_line
 from pmbnn.data.frames import (
+    MISSING_WORDS,
     MOST_LEVELS,
     NOTATION,
     NOTATIONS,
@@ -493,11 +494,13 @@ def _stripped(column: pd.Series) -> pd.Series:
 
 def _converted(column: pd.Series, notation: Notation) -> pd.Series:
     """Stripped text, as numbers or truth values where it is all of these."""
-    if not column.notna().any():
+    lower = column.str.lower()
+    words = lower.mask(lower.isin(MISSING_WORDS))
+    if not words.notna().any():
         return column
-    truth = column.str.lower().map({"true": True, "false": False})
-    if truth.notna().equals(column.notna()):
-        return truth.astype(bool if column.notna().all() else "boolean")
+    truth = words.map({"true": True, "false": False})
+    if truth.notna().equals(words.notna()):
+        return truth.astype(bool if words.notna().all() else "boolean")
     return numbers_of(column, notation)
 
 

@@ -209,7 +209,7 @@ class Table(SplitRows):
     """Rows of a table: CSV, also packed (``.gz``, ``.bz2``, ``.xz``, ``.zip``), Parquet or Excel.
 
     Text is one-hot encoded, a feature ``colour=red`` for each category; truth values are 0 and 1.
-    In a column of numbers, words such as ``NA`` and ``?`` are missing values
+    In a column of numbers or truth values, words such as ``NA`` and ``?`` are missing values
     (`pmbnn.data.frames.MISSING_WORDS`); in a column of text, only empty entries are.
 
     Parameters

@@ -281,8 +281,9 @@ def test_missing_targets_of_arrays_are_no_class():
             pb.Dataset.from_arrays(x, y)
 
 
-def test_truth_values_with_gaps_are_truth_values():
-    garden = ["TRUE", "", "false", *["True"] * 27]
+@pytest.mark.parametrize("word", ["", "NA"])
+def test_truth_values_with_gaps_are_truth_values(word):
+    garden = ["TRUE", word, "false", *["True"] * 27]
     found = read(written(houses().assign(garden=garden))).frame["garden"]
     assert found[:3].tolist() == [True, pd.NA, False]
     Table(file="t.csv", target="area", missing="mean", features=("garden", "rooms")).check()
