@@ -165,19 +165,32 @@ def _moments_of_chains(chains: Sequence[Density], *axes: str) -> dict:
     """Mean and standard deviation of the output by each chain alone, where there are chains."""
     if not chains:
         return {}
+    unit = np.stack([c.total_sd for c in chains])
     return {
-        f"chain_{name}": (("chain", *axes), np.stack([getattr(c, of) for c in chains]).astype("f4"))
+        f"chain_{name}": (
+            ("chain", *axes),
+            _stored(np.stack([getattr(c, of) for c in chains]), unit),
+        )
         for name, of in (("mean", "mean"), ("sd", "epistemic_sd"))
     }
 
 
 def density_arrays(density: Density, *axes: str) -> dict:
     """A predicted density as variables over `axes`, in the targets' units."""
-    by_row = ("mean", "epistemic_sd", "total_sd")
-    return {name: (axes, getattr(density, name).astype("f4")) for name in by_row} | {
-        name: (("bound", *axes), getattr(density, name).astype("f4"))
+    by_row, unit = ("mean", "epistemic_sd", "total_sd"), density.total_sd
+    return {name: (axes, _stored(getattr(density, name), unit)) for name in by_row} | {
+        name: (("bound", *axes), _stored(getattr(density, name), unit))
         for name in ("output_interval", "total_interval")
     }
+
+
+def _stored(values: np.ndarray, unit: np.ndarray) -> np.ndarray:
+    """Values in single precision, unless its last digit is more than a thousandth of a unit.
+
+    Such are days of a calendar that counts millions of them, with a standard deviation of hours.
+    """
+    single = values.astype("f4")
+    return single if (np.spacing(np.abs(single)) <= 1e-3 * unit).all() else values
 
 
 def probability_arrays(
@@ -317,7 +330,10 @@ def _surface_group(plane: Plane, dataset: Dataset) -> xr.Dataset:
     axes, shape = target_axes("x2", dataset), (len(plane.x1), len(plane.x2))
     moments = {field.name: getattr(plane.prediction, field.name) for field in fields(Moments)}
     arrays = {
-        name: (("x1", *axes), array.reshape(*shape, *array.shape[1:]).astype("f4"))
+        name: (
+            ("x1", *axes),
+            _stored(array, plane.prediction.total_sd).reshape(*shape, *array.shape[1:]),
+        )
         for name, array in moments.items()
     }
     coords = {"x1": plane.x1, "x2": plane.x2}

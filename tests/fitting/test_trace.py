@@ -18,7 +18,7 @@ from pmbnn.fitting.evaluation import evaluate
 from pmbnn.fitting.fit import InferredCell, fit_job
 from pmbnn.fitting.programs import GroupPrograms, graph_model
 from pmbnn.fitting.select import restart_weights
-from pmbnn.fitting.trace import build_trace, kept_images
+from pmbnn.fitting.trace import build_trace, density_arrays, kept_images
 from pmbnn.inference.guides import build_guide
 from pmbnn.inference.result import Fit, History, derive_keys
 from pmbnn.inference.settings import Inference
@@ -28,6 +28,7 @@ from pmbnn.models.likelihoods import Categorical
 from pmbnn.models.networks import Dense
 from pmbnn.models.priors import Horseshoe, Normal, ScaleMixture
 from pmbnn.prediction.class_probabilities import mix
+from pmbnn.prediction.density import Density
 from pmbnn.prediction.draws import GuideDraws
 from pmbnn.prediction.posterior import source_of_draws
 from pmbnn.prediction.predictor import Predictor
@@ -828,3 +829,18 @@ def test_traces_of_laplace_are_of_the_linear_network(tmp_path):
     p = np.exp(np.array(expected)).mean(axis=0)
     drawn = (trace["posterior_predictive"]["y"].values[0] == dataset.y_train).mean(axis=0)
     assert (np.abs(drawn - p) < 4 * np.sqrt(0.25 / draws)).all()
+
+
+@pytest.mark.parametrize(("offset", "dtype"), [(50.0, "f4"), (2.46e6, "f8")])
+def test_predictions_far_from_zero_keep_their_digits(offset, dtype):
+    """Of days of the Julian calendar, intervals in single precision missed many more targets."""
+    sd = np.full(5, 0.05)
+    mean = offset + np.linspace(0, 1, 5)
+    interval = np.stack([mean - 0.1, mean + 0.1])
+    scores = {name: np.zeros(5) for name in ("log_density", "cdf", "crps")}
+    density = Density(mean, 0.1 * sd, sd, interval, interval, **scores)
+    stored = density_arrays(density, "test_observation")
+    for name, expected in (("mean", mean), ("total_interval", interval)):
+        _, found = stored[name]
+        assert found.dtype == dtype
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4)
