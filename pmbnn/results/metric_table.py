@@ -378,4 +378,6 @@ def _latex_entry(entry: Mapping[str, Any]) -> str:
     text = text.replace("±", r"\pm").replace(MINUS, "-").replace(",", "{,}").replace("∞", r"\infty")
     text = rf"\mathbf{{{text}}}" if entry["verdict"] == BEST else text
     marks = ("*" * (entry["verdict"] == NOT_WORSE) + entry["marks"]).translate(MARKS)
-    return f"${text}{f'^{{{marks}}}' if marks else ''}$"
+    # After an exponent of the number the marks are raised on their own: LaTeX takes no second one.
+    base = "{}" if marks and text.endswith("}") and not text.startswith(r"\mathbf") else ""
+    return f"${text}{f'{base}^{{{marks}}}' if marks else ''}$"

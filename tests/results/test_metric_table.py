@@ -93,6 +93,13 @@ def test_errors_of_small_units_are_not_zero():
     assert r"{5.2\times 10^{-15} \pm 0.7\times 10^{-15}}" in made.to_latex()
 
 
+def test_latex_raises_marks_beside_the_exponent_of_a_number():
+    """A double superscript is an error."""
+    made = [changed(r, results={"rmse": 1e-9 * r.results["nll"]}) for r in records()]
+    text = table(made, metric="rmse").to_latex()
+    assert "}{}^{*}$" in text and "}^{*}" not in text.replace("{}^{*}", "")
+
+
 def test_csv_has_the_intervals():
     frame = pd.read_csv(io.StringIO(table(records()).to_csv())).set_index(["prior", "hyperprior"])
     flat = frame.loc["flat", "no scale"]
