@@ -411,9 +411,11 @@ def _parsed(
 
 
 def _may_be_thousands(column: pd.Series) -> bool:
-    """Whether a column may be as `_thousands` has it: of text, or of small multiples of 0.001."""
+    """Whether a column may be as `_thousands` has it, from what is fast to see."""
+    if not _is_numeric(column):
+        return text_of_numbers(column.head(SAMPLE)).map(is_like_number).all()
     if column.dtype.kind != "f":
-        return not _is_numeric(column)
+        return False
     return bool(((column.abs() < 1000) & (column.round(3) == column) | column.isna()).all())
 
 
