@@ -194,9 +194,13 @@ def _student_t_crps(
 
 
 def _evenly_chosen(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers of at most `PAIRED` components, and their weights."""
-    chosen = np.linspace(0, len(weight) - 1, min(PAIRED, len(weight))).astype(int)
-    return chosen, weight[chosen] / weight[chosen].sum()
+    """Numbers of at most `PAIRED` components, more where weights are large, and their weights."""
+    if len(weight) <= PAIRED:
+        return np.arange(len(weight)), weight
+    below = np.cumsum(weight) - weight[0]
+    at = np.linspace(0, below[-1], PAIRED)
+    chosen = np.interp(at, below, np.arange(len(weight))).astype(int)
+    return chosen, np.full(PAIRED, 1 / PAIRED)
 
 
 def _mean_distance(mean: np.ndarray, sd: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ from tiers import slow_but
 
 from pmbnn.data.arrays import Standardisation
 from pmbnn.models.components import NormalComponents, StudentTComponents
-from pmbnn.prediction.density import Mixture, join, summarise, summarise_all
+from pmbnn.prediction.density import Mixture, join, mixture_crps, summarise, summarise_all
 from pmbnn.prediction.metrics import LEVELS, coverage, metrics_of, regression_metrics, rmse
 
 RNG = np.random.default_rng(4)
@@ -161,6 +161,17 @@ def test_many_draws_are_thinned_for_the_score():
     sd = np.sqrt(1.25)
     exact = sd * (2 * stats.norm.pdf(0) - 1 / np.sqrt(np.pi))
     assert many.crps(np.zeros(1))[0] == pytest.approx(exact, rel=0.1)
+
+
+def test_of_unequal_sources_those_count_that_predict():
+    """One of ten with nearly all weight: a twentieth of its draws would say too little."""
+    rng = np.random.default_rng(1)
+    output = np.repeat(rng.normal(size=(10, 30)), 200, axis=0) + rng.normal(size=(2000, 30))
+    weight = np.repeat([0.91] + 9 * [0.01], 200) / 200
+    many, target = normals(output, np.full(2000, 0.2), weight), np.zeros(30)
+    exact = mixture_crps.dispatch(object)(many.components, weight, target)
+    np.testing.assert_allclose(many.crps(target), exact, rtol=0.12)
+    assert many.crps(target).mean() == pytest.approx(exact.mean(), rel=0.02)
 
 
 def test_a_single_point_has_noise_alone():
