@@ -153,3 +153,19 @@ def test_a_density_that_is_zero_somewhere():
     value, error = found.log_evidence
     assert abs(value - stats.norm.logsf(1)) < 4 * error
     assert found.chains.values[..., 0].min() > 1
+
+
+@pytest.mark.slow
+def test_draws_outside_the_domain_of_a_parameter():
+    """Half of the prior has a negative standard deviation, and no part in the evidence."""
+    observed = np.array([0.5, -1.0])
+    with pm.Model() as model:
+        pm.Normal("x", 0.0, pm.Normal("sd"), observed=observed)
+    found = drawn(model, "smc", chains=RUNS)
+    assert found.status == "converged", found.reason
+    sd = np.linspace(0, 10, 20_001)[1:]
+    likelihood = stats.norm.pdf(observed[:, None], 0, sd).prod(axis=0)
+    evidence = np.trapezoid(stats.norm.pdf(sd) * likelihood, sd)
+    value, error = found.log_evidence
+    assert abs(value - np.log(evidence)) < 4 * error
+    assert found.chains.values.min() > 0
