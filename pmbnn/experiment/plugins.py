@@ -331,7 +331,8 @@ def _only(digests: Collection[str]) -> Iterator[None]:
     # A module or notebook that was run again has several: what it registered last counts.
     for choices in _registries():
         for kind, part in before.get(id(choices), {}).items():
-            if kind in choices and part in ORIGINS and ORIGINS[part].digest in digests:
+            made_of = digests_among(getattr(part, "__mro__", (part,)))
+            if kind in choices and part in ORIGINS and made_of <= set(digests):
                 choices[kind] = part
     try:
         yield
