@@ -200,4 +200,4 @@ def test_the_tables_and_the_lines_speak_of_errors(finished):
     console = Console(record=True, width=200, file=io.StringIO())
     with Display(console, {records[0].name: 1.0}, quiet=False) as display:
         display.stored(records[0])
-    assert f"RMSE {records[0].results['rmse']:.4f}" in console.export_text()
+    assert f"RMSE {records[0].results['rmse']:.4g} (" in console.export_text()
