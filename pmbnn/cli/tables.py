@@ -372,7 +372,7 @@ def diff_tables(found: Diff) -> Iterator[Table]:
     rows = []
     for row in found.metrics.to_dict("records"):
         numbers = [score_text(row["metric"], row[side], decimals=4) for side in "ab"]
-        numbers.append(number_text(row["difference"], digits=3, signed=True))
+        numbers.append(score_text(row["metric"], row["difference"], digits=3, signed=True))
         numbers.append(interval_text(row["low"], row["high"]))
         left = [row[name] for name in ("data", "combination", "metric", "seeds")]
         rows.append([*left, *numbers, row["not_converged"] or ""])

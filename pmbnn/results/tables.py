@@ -530,6 +530,7 @@ def score_text(
     error: float | None = None,
     *,
     decimals: int | None = None,
+    digits: int = 4,
     signed: bool = False,
 ) -> str:
     """A result and its standard error as text.
@@ -538,8 +539,8 @@ def score_text(
     decimals, and is never zero but for rounding.
     """
     if unit_of(name) == OF_TARGET:
-        return number_text(value, error, signed=signed, rounding=0.0)
-    return number_text(value, error, decimals=decimals, signed=signed)
+        return number_text(value, error, digits=digits, signed=signed, rounding=0.0)
+    return number_text(value, error, decimals=decimals, digits=digits, signed=signed)
 
 
 def with_unit(words: str, name: str, standardised: bool = False) -> str:

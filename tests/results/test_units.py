@@ -35,6 +35,7 @@ def test_units(name, unit):
 def test_results_in_units_of_the_target_are_of_any_size():
     assert score_text("rmse", 5.5e-7, decimals=4) == "5.5e−7"
     assert score_text("rmse_height", 5e-15, 3e-16) == "5.0e−15 ± 0.3e−15"
+    assert score_text("rmse", 1.2345e-15, digits=3, signed=True) == "+1.23e−15"
     assert score_text("nll", 5.5e-7, decimals=4) == "0.0000"
     assert score_text("kl", 7.9e-17) == "0"
 
