@@ -5,7 +5,7 @@ Of one cell: the probability of the first class, or the posterior mean, beside i
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -18,11 +18,14 @@ from matplotlib.ticker import MaxNLocator
 
 from pmbnn.figures import style
 from pmbnn.results.reading import (
+    Grid,
     PlaneMap,
     by_target,
+    edges,
     group_of,
     plane_features,
     plane_map,
+    shape_of,
     values_of,
 )
 from pmbnn.results.record import CellRecord
@@ -37,17 +40,7 @@ WIDTH, PANEL = 10.7, 3.65
 BEFORE, BELOW, ABOVE = 0.8, 0.85, 0.5
 """Room for text to the left of a map, below it, and above it beside the title, in inches."""
 
-FLATTEST, TALLEST = 0.4, 1.5
-"""Shapes of maps, heights as multiples of widths, that fit on a page."""
-
 UNCERTAINTY_LABEL = "sd of that probability over posterior draws"
-
-
-class Grid(Protocol):
-    """Evenly spaced raw coordinates of the plane."""
-
-    x1: np.ndarray
-    x2: np.ndarray
 
 
 def name_axes(axes: Axes, features: tuple[str, str]) -> None:
@@ -103,19 +96,9 @@ def probability_label(plane: PlaneMap) -> str:
     return f"probability of class {plane.first_class}"
 
 
-def shape_of(grid: Grid) -> float:
-    """Height of a map as a multiple of its width: a square where that would not fit on a page.
-
-    Features of such different ranges have different units.
-    """
-    (left, right), (bottom, top) = _edges(grid.x1), _edges(grid.x2)
-    shape = float((top - bottom) / (right - left))
-    return shape if FLATTEST <= shape <= TALLEST else 1.0
-
-
 def set_frame(axes: Axes, grid: Grid) -> None:
     """Limit axes to a map, in its shape."""
-    axes.set(xlim=_edges(grid.x1), ylim=_edges(grid.x2))
+    axes.set(xlim=edges(grid.x1), ylim=edges(grid.x2))
     axes.set_box_aspect(shape_of(grid))
 
 
@@ -146,7 +129,7 @@ def draw_over_plane(
 ) -> AxesImage:
     """Draw values ``(x1, x2)`` as colours between the limits, ``x1`` to the right and ``x2`` up."""
     low, high = limits
-    extent = (*_edges(grid.x1), *_edges(grid.x2))
+    extent = (*edges(grid.x1), *edges(grid.x2))
     # An image has its first axis going down the page: the transpose puts x1 across.
     image = axes.imshow(
         values.T, cmap=colours, vmin=low, vmax=high, interpolation="nearest",
@@ -154,13 +137,6 @@ def draw_over_plane(
     )  # fmt: skip
     set_frame(axes, grid)
     return image
-
-
-def _edges(centres: np.ndarray) -> tuple[float, float]:
-    """Outer edges of the pixels around evenly spaced centres."""
-    first, last = float(centres[0]), float(centres[-1])
-    half = (last - first) / (len(centres) - 1) / 2
-    return first - half, last + half
 
 
 def _draw_points(figure: Figure, panels: Sequence[Axes], test: xr.Dataset) -> None:

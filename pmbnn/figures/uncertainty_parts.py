@@ -17,7 +17,6 @@ from pmbnn.figures.maps import (
     draw_decision_boundary,
     draw_over_plane,
     name_axes,
-    shape_of,
 )
 from pmbnn.figures.regression import (
     add_legend,
@@ -28,7 +27,14 @@ from pmbnn.figures.regression import (
     rows_on,
 )
 from pmbnn.prediction.class_probabilities import by_part
-from pmbnn.results.reading import by_target, group_of, plane_features, plane_map, values_of
+from pmbnn.results.reading import (
+    by_target,
+    group_of,
+    plane_features,
+    plane_map,
+    shape_of,
+    values_of,
+)
 
 TEST, PLANE = "test_predictions", "predictions"
 

@@ -37,6 +37,7 @@ from pmbnn.prediction.metrics import entropy
 from pmbnn.prediction.predictor import Predictor, spread_rows
 from pmbnn.prior_predictive.process import GROUP, match_functions
 from pmbnn.prior_predictive.store import StoredPrior, save_prior
+from pmbnn.results.reading import shape_of
 from pmbnn.results.store import Results
 
 if TYPE_CHECKING:
@@ -441,8 +442,6 @@ class _Plane:
     """Running moments of class probabilities over a map, boundaries, and the first functions."""
 
     def __init__(self, x1: np.ndarray, x2: np.ndarray, x: np.ndarray) -> None:
-        from pmbnn.figures.maps import shape_of
-
         self.x1, self.x2, self.x = x1, x2, x
         # Lengths are those of the map as it is drawn: inputs of different units have a square one.
         self.drawn = np.linspace(0, 1, len(x1)), np.linspace(0, shape_of(self), len(x2))

@@ -16,7 +16,6 @@ from pmbnn.figures.maps import (
     draw_probability,
     draw_uncertainty,
     probability_label,
-    shape_of,
 )
 from pmbnn.figures.overviews import load_map
 from pmbnn.figures.regression import (
@@ -44,7 +43,14 @@ from pmbnn.prior_predictive.store import (
 )
 from pmbnn.results.derived import cells_digest, is_current
 from pmbnn.results.names import combination_title, dataset_title, method_name
-from pmbnn.results.reading import PlaneMap, by_target, load_groups, plane_map, stored_variables
+from pmbnn.results.reading import (
+    PlaneMap,
+    by_target,
+    load_groups,
+    plane_map,
+    shape_of,
+    stored_variables,
+)
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import Results, sha256
 

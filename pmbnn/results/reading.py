@@ -6,7 +6,7 @@ import re
 from collections.abc import Hashable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import netCDF4
 import numpy as np
@@ -26,6 +26,9 @@ LOG_SCORE = "log_score"
 
 PHOTOGRAPHS = "photographs"
 """Attribute of groups whose images are shown without inverting them."""
+
+FLATTEST, TALLEST = 0.4, 1.5
+"""Shapes of maps, heights as multiples of widths, that fit on a page."""
 
 
 def load_groups(results: Results, name: str, groups: Sequence[str]) -> xr.DataTree:
@@ -182,6 +185,30 @@ def images_of(trace: xr.DataTree, group: str, name: str, axis: Hashable) -> np.n
 
 
 # Maps of a classifier over the plane, from stored traces
+
+
+class Grid(Protocol):
+    """Evenly spaced raw coordinates of the plane."""
+
+    x1: np.ndarray
+    x2: np.ndarray
+
+
+def shape_of(grid: Grid) -> float:
+    """Height of a map as a multiple of its width: a square where that would not fit on a page.
+
+    Features of such different ranges have different units.
+    """
+    (left, right), (bottom, top) = edges(grid.x1), edges(grid.x2)
+    shape = float((top - bottom) / (right - left))
+    return shape if FLATTEST <= shape <= TALLEST else 1.0
+
+
+def edges(centres: np.ndarray) -> tuple[float, float]:
+    """Outer edges of the pixels around evenly spaced centres."""
+    first, last = float(centres[0]), float(centres[-1])
+    half = (last - first) / (len(centres) - 1) / 2
+    return first - half, last + half
 
 
 class PlaneMap(NamedTuple):
