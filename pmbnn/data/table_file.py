@@ -51,6 +51,9 @@ SAMPLE = 500
 
 _log = logging.getLogger(__name__)
 
+_LOGGED: set[tuple[Stamp, str]] = set()
+"""Notes on files that were logged: a file may be read in several formats."""
+
 
 class Format(NamedTuple):
     """Format of a text file; None, and a comma as the separator, where it is detected."""
@@ -130,7 +133,9 @@ def read_table(
         raise DataError(f"{title}: has no rows.")
     if parent_process() is None:  # workers read what was reported before they were started
         for note in table.notes:
-            _log.warning("%s: %s.", title, note)
+            if (stamp, note) not in _LOGGED:
+                _LOGGED.add((stamp, note))
+                _log.warning("%s: %s.", title, note)
     return table
 
 

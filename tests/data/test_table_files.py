@@ -458,6 +458,16 @@ def test_a_first_line_of_data(text, message):
     assert message in read("t.csv").notes[-1]
 
 
+def test_a_note_on_a_file_is_said_once(caplog):
+    """Also if the file is read in several formats, as by ``pmbnn new`` and ``pmbnn predict``."""
+    Path("t.csv").write_text("5.1,3.5,setosa\n4.9,3.0,setosa\n")
+    for decimal, title in ((None, "t.csv"), (".", "./t.csv")):
+        read_table(stamp_of(Path("t.csv")), title, Format(",", decimal))
+    assert [record.getMessage() for record in caplog.records] == [
+        "t.csv: the first line looks like data: it must name the columns."
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
