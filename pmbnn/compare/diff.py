@@ -7,7 +7,7 @@ import pandas as pd
 
 from pmbnn.compare.intervals import t_interval
 from pmbnn.core.errors import must_be_one_of
-from pmbnn.experiment.cells import SHOWN_DIGITS, number_label
+from pmbnn.experiment.cells import SHOWN_DIGITS, number_labels
 from pmbnn.results.loading import ExperimentResults
 from pmbnn.results.names import (
     combination_label,
@@ -87,10 +87,10 @@ def diff(a: ExperimentResults, b: ExperimentResults, metrics: Sequence[str] | No
         [_cell_label(cells[0]) for key, cells in own.items() if key not in other]
         for own, other in (groups, groups[::-1])
     ]
-    table = [
-        (key, *(", ".join(map(number_label, one)) for one in both))
-        for key, both in (differing | _sources(a, b) | _versions(a, b)).items()
-    ]
+    table = []
+    for key, (of_a, of_b) in (differing | _sources(a, b) | _versions(a, b)).items():
+        labels = number_labels([*of_a, *of_b])
+        table.append((key, ", ".join(labels[: len(of_a)]), ", ".join(labels[len(of_a) :])))
     return Diff(
         pd.DataFrame(table, columns=["setting", "a", "b"]),
         pd.DataFrame(filter(None, rows), columns=COLUMNS),

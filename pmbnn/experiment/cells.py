@@ -4,7 +4,7 @@ import functools
 import json
 import math
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path, PurePath
@@ -489,3 +489,15 @@ def _entry_label(entry: Specification | float | str) -> str:
 def number_label(value: object) -> str:
     """A number without trailing zeros: ``0.4``, ``1``; anything else as it is written."""
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def number_labels(values: Sequence[object]) -> list[str]:
+    """Labels of values, as of `number_label`; different numbers of one label have all digits."""
+    labels = [number_label(value) for value in values]
+    numbers: dict[str, set[object]] = {}
+    for text, value in zip(labels, values, strict=True):
+        numbers.setdefault(text, set()).add(value)
+    return [
+        text if len(numbers[text]) == 1 else str(value)
+        for text, value in zip(labels, values, strict=True)
+    ]

@@ -14,7 +14,7 @@ import pandas as pd
 
 from pmbnn.core.errors import must_be_one_of
 from pmbnn.core.numbers import MINUS
-from pmbnn.experiment.cells import SOURCES, number_label
+from pmbnn.experiment.cells import SOURCES, number_labels
 from pmbnn.results.names import (
     ENGINE,
     bounds_evidence,
@@ -75,8 +75,12 @@ combination on the same data with both ends of its interval, the verdict; the nu
 failed ones, and signs of cells that did not converge or chose an end of a grid, and of combinations
 without a score on some data seeds."""
 
+MARKDOWN = str.maketrans({sign: f"\\{sign}" for sign in "\\|*`<"})
+"""Signs that Markdown reads as something else within a name."""
+
 LATEX = str.maketrans(
     {sign: f"\\{sign}" for sign in "&%$#_{}"}
+    | {"|": r"\textbar{}", "<": r"\textless{}", ">": r"\textgreater{}", "[": "{[}"}
     | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
     | {"±": r"$\pm$", "−": "$-$", "×": r"$\times$", "†": r"$\dagger$", "‡": r"$\ddagger$"}
     | {FEWER: r"\S{}"}
@@ -118,10 +122,11 @@ class MetricTable:
         """The table in Markdown."""
         parts = []
         for name, headings, lines in self._tables(_markdown_entry):
-            header = [self.rows, *headings]
+            header = [text.translate(MARKDOWN) for text in (self.rows, *headings)]
             rule = [":--", *["--:"] * len(headings)]
-            text = "\n".join(f"| {' | '.join(line)} |" for line in (header, rule, *lines))
-            parts.append(f"{name}\n\n{text}")
+            body = [[first.translate(MARKDOWN), *rest] for first, *rest in lines]
+            text = "\n".join(f"| {' | '.join(line)} |" for line in (header, rule, *body))
+            parts.append(f"{name.translate(MARKDOWN)}\n\n{text}")
         return "\n\n".join([*parts, self.note.replace("*", r"\*")]) + "\n"
 
     def to_latex(self) -> str:
@@ -233,9 +238,10 @@ def _labels(
     records: Sequence[CellRecord], settings: Mapping[str, Mapping[str, Any]], axis: str
 ) -> dict[str, str]:
     """Headings of an axis by the names of cells."""
-    if axis not in SOURCES:
-        return {name: number_label(row.get(axis, "")) for name, row in settings.items()}
-    labels = section_labels([record.cell for record in records], axis)
+    if axis in SOURCES:
+        labels = section_labels([record.cell for record in records], axis)
+    else:
+        labels = number_labels([row.get(axis, "") for row in settings.values()])
     return dict(zip(settings, labels, strict=True))
 
 

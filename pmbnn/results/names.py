@@ -16,6 +16,7 @@ from pmbnn.experiment.cells import (
     file_label,
     has_scale,
     number_label,
+    number_labels,
     short_name,
 )
 from pmbnn.models.hyperpriors import Match
@@ -184,7 +185,7 @@ def differences(spec: Specification, other: Specification) -> list[str]:
 def _differing(row: Mapping[str, Any], others: Iterable[Mapping[str, Any]]) -> list[str]:
     others = list(others)
     return [
-        f"{key} {number_label(value)}"
+        f"{key} {number_labels([value, *{other.get(key) for other in others}])[0]}"
         for key, value in row.items()
         if any(other.get(key) != value for other in others)
     ]

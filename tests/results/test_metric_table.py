@@ -121,6 +121,30 @@ def test_of_an_unknown_metric_none_is_best():
     assert "no best: nothing says whether a high or a low `mean_sd` is better." in made.note
 
 
+def test_settings_that_are_equal_to_six_digits_stand_apart():
+    """They shared a heading, and the mean of both stood under it."""
+    scales = {0.1234567: 0.3, 0.1234568: 0.9}
+    made = [
+        record("normal", FIXED | {"scale": scale}, MOONS | {"seed": seed}, nll=nll)
+        for scale, nll in scales.items()
+        for seed in range(3)
+    ]
+    by_name = table(made).entries
+    assert by_name["column"].tolist() == [f"fixed 0.123457, scale {scale}" for scale in scales]
+    assert by_name["mean"].tolist() == pytest.approx([*scales.values()])
+    assert table(made, "prior", "hyperprior.scale").entries["column"].tolist() == [*map(str, scales)]
+
+
+def test_names_with_signs_of_markdown_and_latex():
+    """A bar in the name of a file ended the cell of a table in Markdown."""
+    file = {"kind": "table", "file": r"a|b*c<[d_%.csv", "target": "y", "task": "classification"}
+    made = [record("normal", FIXED, {**file, "seed": 0}, nll=0.5)]
+    by_data = table(made, "dataset", "prior")
+    assert r"| table a\|b\*c\<[d_% | **0.5** |" in by_data.to_markdown().splitlines()
+    assert r"table a\textbar{}b*c\textless{}{[}d\_\% & $\mathbf{0.5}$ \\" in by_data.to_latex()
+    assert table(made).to_markdown().startswith(r"NLL (nats), table a\|b\*c\<[d_%")
+
+
 def test_data_sets_are_tables_or_an_axis_with_a_best_each():
     both = records() + records(dataset=CIRCLES)
     assert table(both).to_markdown().count("| prior |") == 2
