@@ -132,7 +132,8 @@ def test_settings_that_are_equal_to_six_digits_stand_apart():
     by_name = table(made).entries
     assert by_name["column"].tolist() == [f"fixed 0.123457, scale {scale}" for scale in scales]
     assert by_name["mean"].tolist() == pytest.approx([*scales.values()])
-    assert table(made, "prior", "hyperprior.scale").entries["column"].tolist() == [*map(str, scales)]
+    by_field = table(made, "prior", "hyperprior.scale").entries
+    assert by_field["column"].tolist() == [*map(str, scales)]
 
 
 def test_names_with_signs_of_markdown_and_latex():
