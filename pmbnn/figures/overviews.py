@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
@@ -245,7 +246,14 @@ class Sheet(NamedTuple):
 
 def sheets(records: Sequence[CellRecord]) -> list[Sheet]:
     """All records in the sets that are drawn together, in order of first appearance."""
-    return [sheet for family in families(records) for sheet in _name_sheets(family)]
+    every = [sheet for family in families(records) for sheet in _name_sheets(family)]
+    number = Counter(sheet.file for sheet in every)
+    seen: Counter[str] = Counter()
+    for i, sheet in enumerate(every):
+        if number[sheet.file] > 1:  # as of data sets whose names differ in a sign alone
+            seen[sheet.file] += 1
+            every[i] = sheet._replace(file=f"{sheet.file}-{seen[sheet.file]}")
+    return every
 
 
 def _name_sheets(family: list[Variant]) -> list[Sheet]:
@@ -262,8 +270,8 @@ def _name_sheets(family: list[Variant]) -> list[Sheet]:
 
 
 def as_file_name(text: str) -> str:
-    """The text as a part of a file name."""
-    return re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-.")
+    """The text as a part of a file name: its letters, digits and points."""
+    return re.sub(r"(?:[^\w.]|_)+", "-", text).strip("-.")
 
 
 def sheet_of(path: Path, files: Iterable[str]) -> str:

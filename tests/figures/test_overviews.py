@@ -205,6 +205,15 @@ def test_seeds_share_a_sheet_and_noise_levels_do_not(made):
     ]
 
 
+def test_data_sets_of_similar_names_have_figures_of_their_own(made):
+    """Letters that are not English, and other signs, were left out of the names of files."""
+    files = ("данные.csv", "мои.csv", "höhe.csv", "hähe.csv", "a b.csv", "a-b.csv")
+    table = {"kind": "table", "target": "y", "task": "classification"}
+    found = sheets([made.record(dataset=table | {"file": file}) for file in files])
+    names = ("данные", "мои", "höhe", "hähe", "a-b-1", "a-b-2")
+    assert [sheet.file for sheet in found] == [f"toy-table-{name}" for name in names]
+
+
 def test_variants_are_named_by_what_differs(made):
     networks = [{"kind": "dense", "hidden": hidden} for hidden in ([5, 5], [10])]
     found = sheets([made.record(network=network) for network in networks])
