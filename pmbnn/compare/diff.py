@@ -1,17 +1,20 @@
 """Two results folders side by side: settings that differ, and metrics paired by data seed."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain, product
 from typing import Any, NamedTuple
 
 import pandas as pd
 
 from pmbnn.compare.intervals import t_interval
 from pmbnn.core.errors import must_be_one_of
-from pmbnn.experiment.cells import SHOWN_DIGITS, number_labels
+from pmbnn.experiment.cells import SHOWN_DIGITS, Cell, number_labels
 from pmbnn.results.loading import ExperimentResults
 from pmbnn.results.names import (
     combination_label,
     dataset_label,
+    distinct_names,
     group_by_settings,
     grouped,
     settings_row,
@@ -75,17 +78,19 @@ def diff(a: ExperimentResults, b: ExperimentResults, metrics: Sequence[str] | No
     differing = {key: both for key, both in settings.items() if set(both[0]) != set(both[1])}
     disjoint = {key for key, both in differing.items() if set(both[0]).isdisjoint(both[1])}
     groups = [grouped(folder.records, lambda record: _key(record, disjoint)) for folder in (a, b)]
-    rows = [
-        _row(first, second, metric)
-        for key, cells in groups[0].items()
-        if key in groups[1]
-        for first in group_by_settings(cells)
-        for second in group_by_settings(groups[1][key])
-        for metric in chosen
-    ]
+    names = [_names(folder.records) for folder in (a, b)]
+    rows = []
+    for key, cells in groups[0].items():
+        for pair in product(group_by_settings(cells), group_by_settings(groups[1].get(key, []))):
+            named = pd.DataFrame(
+                [own[cells[0].name] for own, cells in zip(names, pair, strict=True)],
+                columns=["data", "combination"],
+            )
+            head = {column: " to ".join(named[column].unique()) for column in named}
+            rows += [head | row for metric in chosen if (row := _row(pair, metric))]
     only = [
-        [_cell_label(cells[0]) for key, cells in own.items() if key not in other]
-        for own, other in (groups, groups[::-1])
+        [": ".join(named[cells[0].name]) for key, cells in own.items() if key not in other]
+        for named, own, other in zip(names, groups, groups[::-1], strict=True)
     ]
     table = []
     for key, (of_a, of_b) in (differing | _sources(a, b) | _versions(a, b)).items():
@@ -93,7 +98,7 @@ def diff(a: ExperimentResults, b: ExperimentResults, metrics: Sequence[str] | No
         table.append((key, ", ".join(labels[: len(of_a)]), ", ".join(labels[len(of_a) :])))
     return Diff(
         pd.DataFrame(table, columns=["setting", "a", "b"]),
-        pd.DataFrame(filter(None, rows), columns=COLUMNS),
+        pd.DataFrame(rows, columns=COLUMNS),
         *only,
     )
 
@@ -139,24 +144,32 @@ def _versions(a: ExperimentResults, b: ExperimentResults) -> dict[str, list[list
     }
 
 
-def _cell_label(record: CellRecord) -> str:
-    return f"{dataset_label(record.cell.dataset)}: {combination_label(record.cell)}"
+def _names(records: Sequence[CellRecord]) -> dict[str, tuple[str, str]]:
+    """Names of data set and combination that no others of a folder have, by the names of cells."""
+    plain = [record.cell.without_seeds for record in records]
+    cells = [replace(cell, sweep="", dataset=None) for cell in plain]
+    datasets = distinct_names([cell.dataset for cell in plain], dataset_label)
+    combinations = distinct_names(cells, _combination)
+    return {
+        record.name: (datasets[one.dataset], combinations[cell])
+        for record, one, cell in zip(records, plain, cells, strict=True)
+    }
+
+
+def _combination(cell: Cell) -> str:
+    return ", ".join([combination_label(cell), *[cell.inference.engine] * cell.is_sampled])
 
 
 def _row(
-    first: Sequence[CellRecord], second: Sequence[CellRecord], metric: str
+    pair: tuple[Sequence[CellRecord], Sequence[CellRecord]], metric: str
 ) -> dict[str, Any] | None:
     """Paired metric of two combinations; None where neither has it."""
-    both = pd.concat([by_seed(first, metric), by_seed(second, metric)], axis=1, keys=["a", "b"])
-    both = both.dropna()
+    both = pd.concat([by_seed(cells, metric) for cells in pair], axis=1, keys=["a", "b"]).dropna()
     if both.empty:
         return None
-    cells = [r for r in (*first, *second) if r.cell.data_seed in both.index]
+    cells = [r for r in chain(*pair) if r.cell.data_seed in both.index]
     compared = t_interval(both["b"] - both["a"], overlap_of(cells))
-    pair = [group[0].cell for group in (first, second)]
     return {
-        "data": " to ".join(dict.fromkeys(dataset_label(cell.dataset) for cell in pair)),
-        "combination": " to ".join(dict.fromkeys(map(combination_label, pair))),
         "metric": metric,
         "a": both["a"].mean(),
         "b": both["b"].mean(),

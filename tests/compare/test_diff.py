@@ -41,6 +41,32 @@ def test_metrics_of_two_data_sets_are_called_so(made, tmp_path):
     assert row["data"] == "moons, noise 0.4 to moons, noise 0.5"
 
 
+def test_combinations_of_two_networks_and_files_have_names_of_their_own(made, tmp_path):
+    """Four rows of one name had differences of their own."""
+
+    def results(path, shift):
+        cells = [
+            made.record(
+                hyperprior=made.FIXED,
+                dataset={"kind": "table", "file": file, "target": "y", "seed": seed},
+                network={"kind": "dense", "hidden": [width]},
+                nll=nll + shift * width,
+            )
+            for file in ("a/x.csv", "b/x.csv")
+            for width in (5, 10)
+            for seed, nll in enumerate(NLL)
+        ]
+        return load_results(made.store(path, [(cell, None) for cell in cells]).folder)
+
+    rows = diff(results(tmp_path / "a", 0.0), results(tmp_path / "b", 0.1), ["nll"]).metrics
+    assert rows[["data", "combination"]].to_numpy().tolist() == [
+        [f"table x, file {file}", f"normal × fixed 1, network.hidden {width}"]
+        for file in ("a/x.csv", "b/x.csv")
+        for width in (5, 10)
+    ]
+    assert rows["difference"].tolist() == pytest.approx([0.5, 1.0, 0.5, 1.0])
+
+
 @pytest.mark.parametrize("overlaps", [(0.25, 0.0), (0.0, 0.25)])
 def test_intervals_allow_for_the_overlap_of_either_folder(made, tmp_path, overlaps):
     """Cells that were stored before splits were recorded have none."""
