@@ -68,6 +68,7 @@ class BNNRegressor(RegressorMixin, BayesianNetwork):
             return self.fit(x, y).calibrate(x_aside, y_aside)
         with self._unless_it_fails():
             x, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+            y = _as_numbers(y)
             standardisation = fit_standardisation(y[:, None], "feature")
             return self._fit(x, standardisation(y), target_standardisation=standardisation)
 
@@ -100,6 +101,7 @@ class BNNRegressor(RegressorMixin, BayesianNetwork):
         """
         check_is_fitted(self, "posterior_")
         x, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, reset=False)
+        y = _as_numbers(y)
         density = self._posterior().predict(x)
         scores = standardised_error(density, y)
         return self._calibrated(x, self._target_standardisation(y), scores)
@@ -164,3 +166,10 @@ class BNNRegressor(RegressorMixin, BayesianNetwork):
     @property
     def _target_standardisation(self) -> Standardisation:
         return self._posterior().origin.target_standardisation
+
+
+def _as_numbers(y: np.ndarray) -> np.ndarray:
+    """Targets in double precision: means of half precision round, and squares overflow."""
+    if y.dtype.kind not in "biuf":
+        raise ValueError(f"`y` must hold numbers, got {y.dtype}.")
+    return y.astype(np.float64)

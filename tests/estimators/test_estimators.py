@@ -87,6 +87,22 @@ def test_numbers_come_back_in_their_own_units(regressor):
     assert 1.5 < sd.mean() < 6  # the noise is 2
 
 
+def test_targets_of_half_precision_have_their_mean_and_scale():
+    x, y = numbers()
+    half = (300 * y).astype(np.float16)
+    found = pb.BNNRegressor(**FEW).fit(x, half)
+    exact = half.astype(np.float64)
+    assert found.target_mean_ == pytest.approx(exact.mean(), rel=1e-12)
+    assert found.target_sd_ == pytest.approx(exact.std(), rel=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["U", "datetime64[D]"])
+def test_targets_that_are_no_numbers(kind):
+    x, y = numbers()
+    with pytest.raises(ValueError, match="`y` must hold numbers, got"):
+        pb.BNNRegressor().fit(x, y.astype(int).astype(kind))
+
+
 def test_inputs_are_standardised_unless_it_is_switched_off(monkeypatch):
     datasets = []
     monkeypatch.setattr(base, "fitted", lambda cell, dataset: datasets.append(dataset))
