@@ -13,6 +13,9 @@ from pmbnn.inference.observed import interpreted
 FEW, MORE = 3, 5
 """Rows that a model is tried with, and rows that hold the same ones and others."""
 
+TRIALS = 20
+"""Points at most at which it is tried, until all log-probabilities are finite."""
+
 LOOKED_AT = 1_000
 """Rows, at most, among which different classes or counts are looked for."""
 
@@ -140,25 +143,29 @@ def why_not_in_rows(flat: FlatModel, values: Mapping[str, np.ndarray]) -> str | 
 
 def _mixed(flat: FlatModel, values: Mapping[str, np.ndarray], graphs: Mapping) -> str | None:
     """The first observed variable whose log-probabilities do not belong to single rows."""
-    rng = np.random.default_rng(0)
-    point = {v: 0.1 * rng.standard_normal(v.type.shape) for v in flat.free.values()}
-    point |= {flat.data[name]: value for name, value in values.items()}
+    rng, free = np.random.default_rng(0), list(flat.free.values())
     varied = {name: _varied(values[name], rng) for name in flat.row_data}
     # In another order: rows may know of those before them, as in a time series.
     last = np.arange(MORE)[::-1][:FEW]
+    data = [
+        [varied[name][at] if name in varied else values[name] for name in flat.data]
+        for at in (last, slice(None))
+    ]
     for name, graph in graphs.items():
-        function = interpreted(list(point), graph)
+        function = interpreted([*free, *flat.data.values()], graph)
         try:
             with np.errstate(all="ignore"):
-                few, more = (
-                    function(*(point | {flat.data[k]: v[at] for k, v in varied.items()}).values())
-                    for at in (last, slice(None))
-                )
+                for _ in range(TRIALS):
+                    point = [0.1 * rng.standard_normal(v.type.shape) for v in free]
+                    few, more = (function(*point, *arrays) for arrays in data)
+                    if np.isfinite(more).all():
+                        break
         except Exception:  # lengths do not fit; any operation may raise its own error
             return name
         if np.shape(few)[:1] != (FEW,) or np.shape(more)[:1] != (MORE,):
             return name
-        if not np.allclose(few, more[last], rtol=1e-9, atol=0, equal_nan=True):
+        # Two that are no numbers tell nothing.
+        if not np.allclose(few, more[last], rtol=1e-9, atol=0):
             return name
     return None
 

@@ -225,6 +225,16 @@ def of_the_count_before():
     return model
 
 
+def of_a_root():
+    """The same with a mean that is not a number where a parameter is positive."""
+    with pm.Model() as model:
+        x = pm.Data("x", X[:, 0], dims="observation")
+        before = pt.concatenate([pt.zeros(1), x[:-1]])
+        root = pt.sqrt(-pm.Normal("slope"))
+        pm.Normal("y", root * (1 + before), 1.0, observed=x, dims="observation")
+    return model
+
+
 def of_their_number():
     """A trend: the number of a row is not that in a batch."""
     with pm.Model() as model:
@@ -270,6 +280,7 @@ UNDIVIDED = {
     "standardised": (standardised_inside, "log-probabilities of `y` are not one a row"),
     "time_series": (of_the_row_before, "log-probabilities of `y` are not one a row"),
     "counts": (of_the_count_before, "log-probabilities of `y` are not one a row"),
+    "root": (of_a_root, "log-probabilities of `y` are not one a row"),
     "trend": (of_their_number, "log-probabilities of `y` are not one a row"),
     "one_length": (of_one_length, "log-probabilities of `y` are not one a row"),
     "potential": (with_a_potential, "its potential `of_rows` depends on rows"),
