@@ -9,8 +9,9 @@ USABLE = 0.7
 """Largest k-hat of importance weights whose averages can be relied on (Vehtari et al., 2024, Pareto
 Smoothed Importance Sampling)."""
 
-LEAST_DRAWS = 25
-"""Fewer draws have no tail to fit a Pareto distribution to: it takes five of the largest fifth."""
+LEAST_DRAWS = 30
+"""Fewer draws have no tail to fit a Pareto distribution to: the largest fifth are five or fewer, of
+which ArviZ has no k-hat."""
 
 
 EQUAL = 1e-12

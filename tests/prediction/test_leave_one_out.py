@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pmbnn.prediction.leave_one_out import leave_one_out, leave_one_out_of_guide, pareto_k
+from pmbnn.prediction.leave_one_out import (
+    LEAST_DRAWS,
+    leave_one_out,
+    leave_one_out_of_guide,
+    pareto_k,
+)
 
 RNG = np.random.default_rng(0)
 
@@ -77,3 +82,11 @@ def test_a_guide_that_is_the_posterior():
     same = np.full(1000, -500.0)
     assert pareto_k(same) == pareto_k(same + 1e-13 * RNG.standard_normal(1000)) == -np.inf
     assert pareto_k(RNG.standard_normal(1000)) < 0.5
+
+
+def test_the_fewest_draws_have_a_k_hat():
+    """Of fewer draws ArviZ has none, and leave-one-out densities would not be smoothed."""
+    few = RNG.normal(-1, 0.5, (LEAST_DRAWS, 3))
+    assert np.isfinite(leave_one_out(few)[1]).all()
+    assert np.isfinite(pareto_k(few[:, 0]))
+    assert np.isnan(leave_one_out(few[1:])[1]).all()
