@@ -122,7 +122,9 @@ def read_table(
         raise DataError(f"{title}: cannot be read: save it as .xlsx or CSV.")
     if suffix in PARQUET:
         with _decoding(title, "parquet"):
-            table = TableFile(pd.read_parquet(path), settings)
+            # Labels of rows may be those of several tables that were joined, some of them twice.
+            frame = pd.read_parquet(path).reset_index(drop=True)
+        table = TableFile(frame, settings)
     elif suffix in EXCEL:
         settings = settings._replace(separator=",", encoding=None)
         table = _read_text(_sheet(path, title), title, settings, "utf-8", ".", texts)

@@ -60,7 +60,9 @@ def export(folder: Path, file: Path, data: bool = False) -> list[str]:
     part = file.with_name(f"{TEMPORARY}{os.getpid()}-{file.name}")
     with storing(file):
         try:
-            with zipfile.ZipFile(part, "x", zipfile.ZIP_DEFLATED) as archive:
+            # Copies of files may have lost their dates, and a ZIP file has none before 1980.
+            form = {"compression": zipfile.ZIP_DEFLATED, "strict_timestamps": False}
+            with zipfile.ZipFile(part, "x", **form) as archive:
                 for name, path in names.items():
                     archive.write(path, name)
             os.replace(part, file)

@@ -1,5 +1,6 @@
 """Commands of every day, by what they print: cells are made up, nothing is fitted."""
 
+import os
 from zipfile import ZipFile
 
 import pytest
@@ -233,6 +234,7 @@ def test_export_has_the_present_cells_and_no_rubbish(folder, tmp_path):
     (folder / "checkpoints" / "job").mkdir(parents=True)
     for name in ("checkpoints/job/state", "metrics.csv", "data.txt", ".lock"):
         (folder / name).write_text("text")
+    os.utime(folder / "data.txt", (0, 0))  # a date that ZIP files do not have
     (folder / "plugins").mkdir()
     (folder / "plugins" / "mine.py").write_text("text")
     (folder / "data").mkdir()

@@ -14,7 +14,9 @@ import pytest
 
 import pmbnn as pb
 from pmbnn.data import DataError, Npz, RandomSplit, Sklearn, Table, table_file
+from pmbnn.data.base import stamp_of
 from pmbnn.data.frames import inputs_of_frame
+from pmbnn.data.table_file import read_table
 
 SIZES = [f"{i}.5" for i in range(30)]
 
@@ -228,6 +230,15 @@ def test_parquet_is_a_frame(monkeypatch):
     spec = Table(file="t.parquet", target="y")
     assert spec.load().fingerprint == pb.Dataset.from_frame(frame, "y").fingerprint
     assert spec.load().classes == ("m", "n")
+
+
+def test_labels_of_rows_in_parquet_are_left_out(monkeypatch):
+    """Of two tables that were joined some are there twice: predictions stood beside other rows."""
+    part = pd.DataFrame({"a": [1.0, 2.0]})
+    monkeypatch.setattr(pd, "read_parquet", lambda path: pd.concat([part, 10 * part]))
+    write("", "t.parquet")
+    frame = read_table(stamp_of(Path("t.parquet")), "t.parquet").frame
+    assert frame["a"].to_dict() == {0: 1, 1: 2, 2: 10, 3: 20}
 
 
 # Arrays and frames
