@@ -22,6 +22,7 @@ import xarray as xr
 from pmbnn.core.stages import stage
 from pmbnn.data.arrays import Dataset, Rows
 from pmbnn.data.base import DataError, DatasetSpec
+from pmbnn.results.derived import cells_digest, has_changed, note_files
 from pmbnn.results.names import posterior_row
 from pmbnn.results.reading import load_arrays, scale_draws
 from pmbnn.results.record import CellRecord
@@ -55,11 +56,22 @@ COLUMNS = ("prior_of_weights", "prior_of_scales", "prior", "likelihood")
 
 def write_sensitivity(results: Results, records: Sequence[CellRecord]) -> None:
     """Write the table, computing the cells that it lacks; one without rows leaves no file."""
+    table = sensitivity_table(results, records, _computed_before(results))
+    if results.replace_table(FILE, table):
+        note_files(results, [FILE], cells_digest(records))
+
+
+def _computed_before(results: Results) -> pd.DataFrame | None:
+    """The stored table; None where there is none, or where someone has changed it."""
     path = results.folder / FILE
-    # As text: rows that are kept are written as they were.
-    as_text = {"dtype": str, "keep_default_na": False}
-    before = pd.read_csv(path, **as_text) if path.is_file() else None
-    results.replace_table(FILE, sensitivity_table(results, records, before))
+    if not path.is_file() or has_changed(results, FILE):
+        return None
+    try:
+        # As text: rows that are kept are written as they were.
+        before = pd.read_csv(path, dtype=str, keep_default_na=False)
+    except ValueError:
+        return None
+    return before if "name" in before else None
 
 
 def sensitivity_table(

@@ -115,6 +115,20 @@ def _made_of(results: Results, file: str, digest: str) -> str:
     return f"{digest}-{hashlib.sha256(text.encode()).hexdigest()[:8]}" if written else digest
 
 
+def has_changed(results: Results, file: str) -> bool:
+    """Whether an existing file is another than was noted, as one that a spreadsheet has saved."""
+    noted = _entries(results).get(file, {}).get("sha256")
+    return noted is not None and noted != sha256(results.folder / file)
+
+
+def set_aside(results: Results, file: str) -> None:
+    """Move a file into the folder ``stale``."""
+    path = results.folder / STALE / file
+    with storing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        os.replace(results.folder / file, path)
+
+
 def overview_files(results: Results) -> list[str]:
     """Overviews in a results folder, of any cells."""
     return [f"{results.figures.name}/{path.name}" for path in sorted(results.figures.glob("*.png"))]
@@ -153,10 +167,7 @@ def set_aside_stale(results: Results, digest: str) -> dict[str, str]:
         if command is None:
             remove(results.folder / file)
             continue
-        path = results.folder / STALE / file
-        with storing(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            os.replace(results.folder / file, path)
+        set_aside(results, file)
         moved[file] = command
     return moved
 

@@ -322,11 +322,23 @@ class Results:
         remove(self.folder / file)
 
     def names_in_table(self, file: str) -> list[str]:
-        """Column ``name`` of a table; empty where there is no such table."""
+        """Column ``name`` of a table; empty where there is no such table.
+
+        Raises
+        ------
+        ResultsError
+            If it has no such column, as one that a spreadsheet has saved with other separators.
+        """
         path = self.folder / file
         if not path.is_file():
             return []
-        return pd.read_csv(path, usecols=["name"], dtype=str)["name"].tolist()
+        try:
+            return pd.read_csv(path, usecols=["name"], dtype=str)["name"].tolist()
+        except ValueError as error:
+            raise ResultsError(
+                f"The table `{path}` is not as it was written: {str(error).strip()} Remove it and "
+                "run the command that makes it again."
+            ) from error
 
     def holds_table(self, file: str, table: pd.DataFrame) -> bool:
         """Whether a table is stored already, with exactly these rows."""

@@ -25,7 +25,7 @@ from pmbnn.figures import Drawing, draw_files
 from pmbnn.figures.overviews import as_file_name
 from pmbnn.fitting.progress import LOG_EVERY, JobDisplay, stage_text
 from pmbnn.prediction.progress import print_lines, shown
-from pmbnn.results.derived import current_files, files_of_plugins, note_files
+from pmbnn.results.derived import current_files, files_of_plugins, note_files, set_aside
 from pmbnn.results.loading import ExperimentResults, load_results
 from pmbnn.results.names import cell_line
 from pmbnn.results.present import StorageError
@@ -217,7 +217,7 @@ def write_times(
     worker_seconds: Counter[str],
     command_seconds: Counter[str],
 ) -> None:
-    """Add a run to the table."""
+    """Add a run to the table; one that someone has changed is set aside."""
     import pandas as pd
 
     finished = datetime.now(UTC).isoformat(timespec="seconds")
@@ -227,9 +227,17 @@ def write_times(
         for of, seconds in (("workers", worker_seconds), ("command", command_seconds))
         for stage, spent in seconds.most_common()
     ]
-    path = results.folder / FILE
-    before = [pd.read_csv(path)] if path.is_file() else []
-    results.write_table(FILE, pd.concat([*before, pd.DataFrame(rows)], ignore_index=True))
+    path, table = results.folder / FILE, pd.DataFrame(rows)
+    if path.is_file():
+        try:
+            before = pd.read_csv(path)
+        except ValueError:
+            before = pd.DataFrame()
+        if [*before] == [*table]:
+            table = pd.concat([before, table], ignore_index=True)
+        else:  # as a spreadsheet has saved it, with other separators
+            set_aside(results, FILE)
+    results.write_table(FILE, table)
 
 
 def shares(seconds: Counter[str]) -> str:

@@ -299,5 +299,10 @@ def test_the_table_is_kept_and_completed(folder, looked_at):
     text = (results.folder / FILE).read_text()
     write_sensitivity(results, records)
     assert (results.folder / FILE).read_text() == text
+    for change in (lambda text: text.replace(",", ";"), lambda text: text.replace("0.", "1.")):
+        # As a spreadsheet has saved it: separators ended the sweep in a KeyError, numbers stayed.
+        (results.folder / FILE).write_text(change(text))
+        write_sensitivity(results, records)
+        assert (results.folder / FILE).read_text() == text
     write_sensitivity(results, [r for r in records if r not in sampled])
     assert not (results.folder / FILE).exists()

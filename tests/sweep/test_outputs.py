@@ -1,6 +1,7 @@
 """Figures and tables of plugins: made of stored cells, noted, and removed with what made them."""
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import pandas as pd
@@ -12,7 +13,8 @@ from pmbnn.experiment.plugins import load_plugins
 from pmbnn.results.derived import set_aside_stale
 from pmbnn.results.loading import load_results
 from pmbnn.results.present import StorageError
-from pmbnn.sweep.outputs import make_outputs
+from pmbnn.results.store import Results, ResultsError
+from pmbnn.sweep.outputs import make_outputs, write_times
 
 DOCS = Path(__file__).parents[2] / "docs" / "experiment_files.md"
 
@@ -188,3 +190,22 @@ def test_the_example_of_the_documentation(make, store):
     assert ([path.name for path in figures], said) == (["time-and-error.png"], [])
     assert files(store) == ["figures/time-and-error.png", "slowest.csv"]
     assert list(pd.read_csv(store.folder / "slowest.csv")) == ["name", "seconds"]
+
+
+@pytest.mark.parametrize("changed", ["finished;cells;seconds\n2026;1;0,5\n", "a\n1,2\n1,2,3\n", ""])
+def test_a_table_of_times_that_a_spreadsheet_has_saved_is_set_aside(tmp_path, changed):
+    """Runs were added to columns of other names, or the sweep ended in an error of pandas."""
+    results = Results(tmp_path)
+    for _ in range(2):
+        write_times(results, 1, 2, Counter(fit=1.5), Counter(load=0.2))
+    assert len(pd.read_csv(tmp_path / "times.csv")) == 4
+    (tmp_path / "times.csv").write_text(changed)
+    write_times(results, 1, 2, Counter(fit=1.5), Counter(load=0.2))
+    assert pd.read_csv(tmp_path / "times.csv")["stage"].tolist() == ["fit", "load"]
+    assert (tmp_path / "stale" / "times.csv").read_text() == changed
+
+
+def test_a_table_without_the_names_of_cells_is_an_error(tmp_path):
+    (tmp_path / "prior.csv").write_text("sweep;name\ntoy;moons\n")
+    with pytest.raises(ResultsError, match="prior.csv` is not as it was written: Usecols"):
+        Results(tmp_path).names_in_table("prior.csv")
