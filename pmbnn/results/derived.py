@@ -3,22 +3,29 @@
 ``derived.json`` has for each file a digest of the cells that it was made of, and one of the file. A
 file is *current* while both hold; times do not matter, because copying a folder changes them. Other
 files are *stale*: they are shown nowhere, and the next sweep sets them aside. Verdicts on contrasts
-are stale, too, where the contrasts or their margin have changed.
+are stale, too, where the contrasts or their margin have changed, and comparisons with published
+results of each split where the files of these have.
 """
 
 import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from pmbnn.core.errors import ConfigError
+from pmbnn.data import DataError
+from pmbnn.data.base import find
 from pmbnn.experiment.contrasts import stored_contrasts
+from pmbnn.experiment.published import FILE as PUBLISHED
+from pmbnn.experiment.published import read_published
 from pmbnn.results.present import (
     read_json_text,
     storing,
 )
 from pmbnn.results.record import CellRecord
+from pmbnn.results.specifications import stored_data_folder
 from pmbnn.results.store import Results, remove, sha256
 
 FILE = "derived.json"
@@ -50,6 +57,10 @@ VERDICTS = ("compare.csv", "compare_over_data.csv", "compare_rows.csv")
 """Those on the contrasts of the experiment file, which may change while its cells do not."""
 
 
+BASELINES = ("baselines.csv", "paired_baselines.csv")
+"""Those with the published results of each split that the experiment's table names."""
+
+
 def cells_digest(records: Iterable[CellRecord]) -> str:
     """Digest of the records of some cells, in any order."""
     digest = hashlib.sha256()
@@ -79,7 +90,7 @@ def note_files(
         if (results.folder / file).is_file():
             made_of = _made_of(results, file, digest)
             entry = {"cells": made_of, "sha256": sha256(results.folder / file)}
-            entry |= {"command": command, "plugin": plugin}
+            entry |= {"command": command, "plugin": plugin, "splits": _splits(results, file)}
             entries[file] = {key: text for key, text in entry.items() if text is not None}
     existing = {file: entries[file] for file in sorted(entries) if (results.folder / file).exists()}
     results.write_json(FILE, existing)
@@ -100,6 +111,7 @@ def current_files(results: Results, files: Iterable[str], digest: str) -> list[s
         and (entry := entries.get(file))
         and entry.get("cells") == _made_of(results, file, digest)
         and entry.get("sha256") == sha256(results.folder / file)
+        and _has_splits(results, file, entry.get("splits"))
     ]
 
 
@@ -113,6 +125,33 @@ def _made_of(results: Results, file: str, digest: str) -> str:
         return digest
     text = json.dumps(written, sort_keys=True, default=str)
     return f"{digest}-{hashlib.sha256(text.encode()).hexdigest()[:8]}" if written else digest
+
+
+def _splits(results: Results, file: str) -> dict[str, str | None] | None:
+    """SHA-256 of the files of published splits that a table is made of; None of one not there.
+
+    None where a table is made of none, or they are not known.
+    """
+    path = results.folder / PUBLISHED
+    if file not in BASELINES or not path.is_file():
+        return None
+    digests: dict[str, str | None] = {}
+    try:
+        table = read_published(path.read_text(encoding="utf-8"), str(path))
+        for named in dict.fromkeys(entry.file for entry in table.splits):
+            digests[named] = None
+            with suppress(DataError):
+                digests[named] = sha256(find(named, [stored_data_folder(results.folder)], "file"))
+    except (ConfigError, OSError, ValueError):
+        return None
+    return digests
+
+
+def _has_splits(results: Results, file: str, noted: object) -> bool:
+    """Whether the files of published splits are as noted; those that are not here may be."""
+    if not isinstance(noted, dict) or (now := _splits(results, file)) is None:
+        return True
+    return noted.keys() == now.keys() and all(d in (None, noted[named]) for named, d in now.items())
 
 
 def has_changed(results: Results, file: str) -> bool:
@@ -175,8 +214,10 @@ def set_aside_stale(results: Results, digest: str) -> dict[str, str]:
 def stale_line(files: Mapping[str, str]) -> str:
     """Line on stale tables and figures, with the commands that make them anew."""
     commands = ", ".join(f"`pmbnn {command}`" for command in dict.fromkeys(files.values()))
-    what = "cells or contrasts" if files.keys() & set(VERDICTS) else "cells"
-    return f"of other {what} than the present ones: {', '.join(files)} (made anew by {commands})"
+    further = {"contrasts": VERDICTS, "published results": BASELINES}
+    what = ["cells", *(name for name, tables in further.items() if files.keys() & set(tables))]
+    than = f"of other {' or '.join(what)} than the present ones"
+    return f"{than}: {', '.join(files)} (made anew by {commands})"
 
 
 def _entries(results: Results) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from pmbnn.core.errors import ConfigError
 from pmbnn.data import DataError
 from pmbnn.data.arrays import Dataset
 from pmbnn.data.splits import RandomSplit
+from pmbnn.results.derived import is_current, note_files
 from pmbnn.results.ranking import BETTER, EQUIVALENT, UNDECIDED, WORSE
 from pmbnn.results.store import Results, ResultsError
 
@@ -519,6 +520,30 @@ def test_the_command(folder, tmp_path):
     assert [one.exit_code for one in failed] == [2, 2, 2]
     assert "must be one of boosting, forest, linear, none, process, got 'tree'" in failed[1].stderr
     assert "`--published` must be there" in failed[2].stderr
+
+
+def test_tables_are_stale_where_published_splits_have_changed(tmp_path):
+    """Differences from numbers that were corrected since were shown as current."""
+    results, file = Results(tmp_path), "paired_baselines.csv"
+    (tmp_path / file).write_text("made up")
+    published, splits = tmp_path / "published.yaml", tmp_path / "splits.csv"
+
+    def current():
+        return is_current(results, file, "digest")
+
+    note_files(results, [file], "digest")
+    named = "splits:\n- {{method: Theirs, file: {}}}\n"
+    published.write_text(named.format("splits.csv"))
+    assert current(), "tables that were noted before do not say"
+    splits.write_text("set,split,nll\nhouses,0,2.0\n")
+    note_files(results, [file], "digest")
+    assert current()
+    splits.write_text("set,split,nll\nhouses,0,1.0\n")
+    assert not current()
+    splits.unlink()
+    assert current(), "a colleague may not have them"
+    published.write_text(named.format("others.csv"))
+    assert not current()
 
 
 def test_without_a_score_nothing_is_paired(folder, monkeypatch):

@@ -71,7 +71,7 @@ def test_a_table_of_other_cells_is_not_shown(tmp_path, make):
     assert len(view.sets) == 1
     (view,) = baseline_views([after])
     (note,) = view.notes
-    assert "of other cells than the present ones: baselines.csv, paired_baselines.csv" in note
+    assert "of other cells or published results than the present ones: baselines.csv, " in note
     assert "(made anew by `pmbnn baselines`)" in note
     assert view.sets == []
     after.note_made(files)

@@ -263,8 +263,8 @@ def test_tables_of_other_cells_are_set_aside_by_name(file, fitted):
     write_rows(file.parent, typo=2.0)
     said = sweep(file)
     assert (
-        "moved to stale/, of other cells than the present ones: baselines.csv, evidence.csv "
-        in said
+        "moved to stale/, of other cells or published results than the present ones: "
+        "baselines.csv, evidence.csv " in said
     )
     assert "(made anew by `pmbnn baselines`, `pmbnn compare`)" in said
     assert not any(path.exists() for path in made)
