@@ -307,7 +307,7 @@ class Results:
 
     def write_table(self, file: str, table: pd.DataFrame) -> None:
         """Write a table as CSV; missing values are empty."""
-        self.write_text(file, _table_text(table))
+        self.write_text(file, table.to_csv(index=False, lineterminator="\n"))
 
     def replace_table(self, file: str, table: pd.DataFrame) -> bool:
         """Write a table and return True; one without rows leaves no file."""
@@ -339,15 +339,6 @@ class Results:
                 f"The table `{path}` is not as it was written: {str(error).strip()} Remove it and "
                 "run the command that makes it again."
             ) from error
-
-    def holds_table(self, file: str, table: pd.DataFrame) -> bool:
-        """Whether a table is stored already, with exactly these rows."""
-        path = self.folder / file
-        return path.is_file() and path.read_text(encoding="utf-8") == _table_text(table)
-
-
-def _table_text(table: pd.DataFrame) -> str:
-    return table.to_csv(index=False, lineterminator="\n")
 
 
 def sha256(path: Path) -> str:
