@@ -426,8 +426,10 @@ def _categories(column: "Series", levels: Sequence[str], place: str, title: str)
 
 def _level(text: str, levels: Sequence[str]) -> str | None:
     """Text as a category's name: numbers that are categories have no needless digits."""
-    if text in levels:
-        return text
+    # The second as pandas writes whole numbers of a column of categories that are floats.
+    for name in (text, f"{text}.0"):
+        if name in levels:
+            return name
     if text.lower() in MISSING_WORDS and all(map(is_number, levels)):
         return None
     return _word_of_number(float(text)) if is_number(text) else text

@@ -297,6 +297,16 @@ def test_new_rows_may_have_a_category_whose_input_was_left_out():
     np.testing.assert_array_equal(found, [[1, 0, 0, 0], [0, 0, 1, 1]])
 
 
+@pytest.mark.parametrize("kinds", [("category", float), (float, "category"), ("category", int)])
+def test_categories_that_are_numbers_are_found_in_columns_of_another_type(kinds):
+    first, second = kinds
+    doors = pd.Series([2.0, 4.0, 5.0] * 10)
+    frame = pd.DataFrame({"doors": doors.astype(first), "y": np.arange(30) / 7})
+    dataset = pb.Dataset.from_frame(frame, "y", categorical=("doors",), redundant="keep")
+    new = pd.DataFrame({"doors": doors[:3].astype(second)})
+    np.testing.assert_array_equal(inputs_of_frame(new, dataset.encoder, "new"), np.eye(3))
+
+
 def test_signs_of_equality_in_columns_and_categories():
     frame = pd.DataFrame({"a": ["x", "b=z"] * 10, "a=b": ["c", "d"] * 10, "y=": np.arange(20) / 7})
     frame.loc[3, "a"] = "c"
