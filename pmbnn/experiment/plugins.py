@@ -409,6 +409,15 @@ def _depth(digest: str) -> tuple[int, str]:
     return max(len(digests_among(getattr(part, "__mro__", ()))) for part in parts), digest
 
 
+def metric_modules(cell: Cell) -> tuple[str, ...]:
+    """Names of the modules, other than plugins, that register metrics of a cell's predictions."""
+    return tuple(
+        name
+        for name, sections in sources_of(cell).values()
+        if METRIC in sections and not is_plugin_name(name)
+    )
+
+
 def check_reached(cells: Iterable[Cell]) -> None:
     """Raise ConfigError where a part of a script or a notebook decides a cell's result.
 

@@ -5,6 +5,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +68,8 @@ def _fit(
 ) -> "list[tuple[CellTask, Outcome]]":
     """Each cell with its result or its error; cells that fail together are tried alone."""
     try:
+        for module in dict.fromkeys(name for task in job.cells for name in task.modules):
+            import_module(module)
         datasets = {task.cell.dataset: load_dataset(task) for task in job.tasks}
         cells = [task.cell for task in job.cells]
         checkpoints = results.checkpoints(job.identity)

@@ -25,7 +25,9 @@ class TaskWithData(Protocol):
 class CellTask:
     """A cell to fit, with the name of its folder and the fingerprint of its data.
 
-    ``device``, ``width``, ``machine`` and ``encoding`` are as its record has them.
+    ``device``, ``width``, ``machine`` and ``encoding`` are as its record has them. ``modules`` are
+    names of imported ones that register its metrics: nothing else of a task imports them in a
+    worker.
     """
 
     cell: Cell
@@ -36,6 +38,7 @@ class CellTask:
     width: int | None = None
     machine: str | None = None
     encoding: str = ""
+    modules: tuple[str, ...] = ()
 
     def record(self, **entries: Any) -> CellRecord:
         """Record of the cell, with further fields by name."""

@@ -23,7 +23,7 @@ from pmbnn.experiment.plan import (
     search_cells,
     width,
 )
-from pmbnn.experiment.plugins import check_reached, experiment_parts
+from pmbnn.experiment.plugins import check_reached, experiment_parts, metric_modules
 from pmbnn.experiment.published import FILE as PUBLISHED
 from pmbnn.experiment.published import read_published
 from pmbnn.fitting.tasks import CellTask, JobTask
@@ -134,7 +134,8 @@ def _cell_task(
     data = sources[cell.dataset]
     search = search_cell and (search_cell, sources[search_cell.dataset].fingerprint)
     digest = identity(cell, data.fingerprint, versions, search, device)
-    others = {"encoding": data.encoding, **device.decides(width(cell, device))}
+    others = {"encoding": data.encoding, "modules": metric_modules(cell)}
+    others |= device.decides(width(cell, device))
     return CellTask(cell, f"{cell_label(cell)}-{digest}", digest, data.fingerprint, **others)
 
 

@@ -1,6 +1,8 @@
 """Experiments that Python code writes, with data that lie in memory."""
 
 import dataclasses
+import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Literal
 
@@ -11,7 +13,10 @@ import yaml
 
 import pmbnn as pb
 from pmbnn.core.errors import ConfigError
+from pmbnn.core.spec import METRICS
 from pmbnn.experiment.load import load_experiment
+from pmbnn.fitting.job import _fit
+from pmbnn.results.store import Results
 from pmbnn.sweep.cells import prepare
 from pmbnn.sweep.in_memory import experiment_in_memory
 
@@ -215,3 +220,20 @@ def test_parts_of_a_script_are_refused_before_anything_is_fitted(registries):
     pb.register(spread)
     with pytest.raises(ConfigError, match="a file that registers the metric: worker"):
         prepare(others, OUT)
+
+
+def test_metrics_of_an_imported_module_are_registered_in_workers(registries, tmp_path, monkeypatch):
+    """Tasks hold the classes of priors and networks, which brings their modules, but no metrics."""
+    text = (
+        "import pmbnn as pb\n\n\n@pb.register\n"
+        "def spread(predictive: 'Density', target):\n    return 1.0\n"
+    )
+    (tmp_path / "measures.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    import_module("measures")
+    run = prepare(held(of_frame()), OUT)
+    (job,) = run.jobs([*run.tasks])
+    del METRICS["density"]["spread"], sys.modules["measures"]
+    monkeypatch.setattr("pmbnn.fitting.job.load_dataset", lambda task: 1 / 0)
+    _fit(job, Results(OUT), None)
+    assert "spread" in METRICS["density"]
