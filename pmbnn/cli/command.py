@@ -160,7 +160,7 @@ class Commands(TyperGroup):
 
 
 def open_results(folder: Path) -> "ExperimentResults":
-    """Open a results folder; a line says how many superseded cells are left out.
+    """Open a results folder; lines say how many cells are superseded, and how many missing.
 
     Raises
     ------
@@ -168,11 +168,12 @@ def open_results(folder: Path) -> "ExperimentResults":
         As `load_results` does.
     """
     from pmbnn.results.loading import load_results
-    from pmbnn.results.present import superseded_line
+    from pmbnn.results.present import missing_line, superseded_line
 
     read = load_results(folder)
-    if line := superseded_line(folder, read.superseded):
-        typer.echo(line, err=True)
+    for line in (superseded_line(folder, read.superseded), missing_line(folder, read.missing)):
+        if line:
+            typer.echo(line, err=True)
     return read
 
 

@@ -47,6 +47,7 @@ def run_of(folder: ExperimentResults) -> Run:
     measures = {
         "cells": number_text(len(folder.records)),
         **({"superseded cells": f"{folder.superseded}, left out"} if folder.superseded else {}),
+        **({"missing cells": f"{folder.missing}"} if folder.missing else {}),
         "sweeps": ", ".join(dict.fromkeys(record.sweep for record in folder.records)),
         "time of the fits": f"{number_text(seconds / 60, decimals=1)} min, added up over cells",
     } | _origin(folder.provenance)

@@ -205,6 +205,8 @@ class ExperimentResults(Summarised):
     superseded
         Number of stored cells that were left out, because the experiment's data, plugins or
         settings have changed since.
+    missing
+        Number of present cells that are not stored: not fitted yet, or removed by hand.
     """
 
     name: str
@@ -213,12 +215,14 @@ class ExperimentResults(Summarised):
     provenance: Mapping[str, Any]
     figures: tuple[Path, ...]
     superseded: int = 0
+    missing: int = 0
 
     def _summary(self) -> dict[str, object]:
         statuses = Counter(record.status for record in self.records)
         counted = ", ".join(f"{n} {status}" for status, n in statuses.most_common())
-        left_out = {"superseded": self.superseded} if self.superseded else {}
-        return {"name": self.name, "cells": f"{len(self.records)} ({counted})"} | left_out
+        others = {"superseded": self.superseded, "missing": self.missing}
+        others = {name: number for name, number in others.items() if number}
+        return {"name": self.name, "cells": f"{len(self.records)} ({counted})"} | others
 
     def _repr_html_(self) -> str:
         # Without columns that are the same in every row.
@@ -402,7 +406,8 @@ def load_results(folder: Path | str, trust_plugins: bool = False) -> ExperimentR
             run_stored_plugins(folder, records)
     superseded = sum(name not in present for name in stored)
     figures = find_overviews(results, records)
-    return ExperimentResults(name, results, records, provenance, figures, superseded)
+    missing = len(present) - len(checked)
+    return ExperimentResults(name, results, records, provenance, figures, superseded, missing)
 
 
 def named_apart(folders: Sequence[ExperimentResults]) -> list[ExperimentResults]:

@@ -336,6 +336,14 @@ def superseded_line(folder: Path, number: int) -> str:
     )
 
 
+def missing_line(folder: Path, missing: int) -> str:
+    """Line on present cells that are not stored, for readers of the others; empty without any."""
+    if not missing:
+        return ""
+    are = "is" if missing == 1 else "are"
+    return f"{counted(missing, 'cell')} of {folder} {are} missing: not fitted yet, or removed"
+
+
 def left_behind(folder: Path, present: Iterable[str]) -> list[str]:
     """Finished cells that were present in a folder until now, and are not any more.
 

@@ -195,6 +195,19 @@ def test_show_of_no_results(tmp_path):
         assert done.exit_code == 2 and message in done.output
 
 
+def test_readers_say_how_many_cells_are_missing(folder):
+    """Means of a sweep that was stopped, or of which cells were removed, were of the others."""
+    assert "missing" not in call("table", folder).stderr
+    removed = Results(folder).cell_names()[:2]
+    for name in removed:
+        Results(folder).remove(name)
+    line = f"2 cells of {folder} are missing: not fitted yet, or removed\n"
+    assert call("table", folder).stderr.startswith(line)
+    assert call("diff", folder, folder).stderr == 2 * line
+    read = pb.load_results(folder)
+    assert read.missing == 2 and "missing=2" in repr(read)
+
+
 # Two folders
 
 
