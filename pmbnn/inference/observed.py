@@ -200,8 +200,9 @@ def with_bounds(graphs: Sequence[TensorVariable]) -> list[TensorVariable]:
 
 
 POINTS, SPREAD = 100, 2.0
-"""Number of points at which an observation without a density is outside the support, and their
-standard deviation on the unconstrained variables; both as for the starts of chains."""
+"""Number of points about zero, and about the initial point of the model, at which an observation
+without a density is outside the support, and their standard deviation on the unconstrained
+variables; both as for the starts of chains."""
 
 
 def uncast(values: TensorVariable) -> TensorVariable:
@@ -271,7 +272,7 @@ def check_support(model: pm.Model, shapes: Mapping[str, tuple[int, ...]]) -> Non
         if reason:
             raise ValueError(
                 f"`{variable.name}` must have parameters that its distribution takes, {reason}, "
-                f"which they are at none of {POINTS} random values of the free variables."
+                f"which they are at none of {2 * POINTS} random values of the free variables."
             )
         values = interpreted([], uncast(model.rvs_to_values[variable]))()
         if possible.shape == np.shape(values)[: possible.ndim]:
@@ -285,8 +286,16 @@ def _possible(model: pm.Model, graph, shapes) -> tuple[np.ndarray | None, str]:
     """
     function, rng = interpreted(model.value_vars, graph), np.random.default_rng(0)
     possible, reason = np.array(False), ""
-    for _ in range(POINTS):
-        point = [SPREAD * rng.standard_normal(shapes[v.name]) for v in model.value_vars]
+    centre: Mapping[str, np.ndarray] = {}
+    for i in range(2 * POINTS):
+        if i == POINTS:  # far from zero in units of the data; drawn late, as it takes a second
+            with pytensor.config.change_flags(cxx=""):
+                centre = model.initial_point()
+        spread = 0.0 if i == POINTS else SPREAD
+        point = [
+            centre.get(v.name, 0.0) + spread * rng.standard_normal(shapes[v.name])
+            for v in model.value_vars
+        ]
         try:
             with np.errstate(all="ignore"):
                 possible, reason = possible | np.isfinite(function(*point)), ""

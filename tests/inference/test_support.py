@@ -176,3 +176,22 @@ def test_total_size_is_refused_with_its_reason():
     for method in (pb.fit, pb.sample):
         with pytest.raises(ValueError, match="^`y` must not have `total_size`, which multiplies"):
             method(model, progress=False)
+
+
+def far_bound():
+    with pm.Model() as model:
+        pm.Uniform("y", 0, pm.HalfNormal("top", 5_000), observed=[120.0, 900.0, 433.0])
+    return model
+
+
+def far_parameter():
+    with pm.Model() as model:
+        pm.Poisson("y", pm.Normal("level", 1_000, 10) - 500, observed=[530])
+    return model
+
+
+@pytest.mark.parametrize("build", [far_bound, far_parameter])
+def test_observations_whose_support_is_far_from_zero(build):
+    """In units of the data, as the initial point of the model is."""
+    model = build()
+    check_support(model, value_shapes(model))
