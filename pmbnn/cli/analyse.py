@@ -110,8 +110,7 @@ def _baselines(
 
     stored = open_results(folder)
     published, absent = stored_splits(stored.results)
-    for reason in absent:
-        typer.echo(f"left out: {reason}", err=True)
+    _say_left_out(stored, absent)
     console = new_console()
     with console.status("baselines") as status:
         # Forests on large sets take minutes each: a log shows progress too.
@@ -169,6 +168,8 @@ def claims(
 
     check_parent(out, "--out")
     opened = [open_results(folder) for folder in dict.fromkeys(folders)]
+    for stored in opened:
+        _say_left_out(stored)
     tables = {
         stored.results.folder / FILE: claims_table(stored.name, stored.results, stored.records)
         for stored in opened
@@ -227,12 +228,10 @@ def compare(
 def _compare(folder: Path) -> None:
     from pmbnn.cli.tables import contrasts_table, over_data_table, regret_table
     from pmbnn.compare.contrasts import make_verdicts, sentence, write_verdicts
-    from pmbnn.results.names import invalid_chains
     from pmbnn.results.store import ResultsError
 
     stored, console = open_results(folder), new_console()
-    for line in invalid_chains(stored.records).values():
-        typer.echo(f"left out: {line}", err=True)
+    _say_left_out(stored)
     verdicts = make_verdicts(stored)
     if verdicts.contrasts.empty and verdicts.regret.empty:
         raise ResultsError(f"The folder `{folder}` has no two cells to compare on the same data.")
@@ -247,20 +246,26 @@ def _compare(folder: Path) -> None:
     _write(stored, lambda: write_verdicts(stored.results, verdicts))
 
 
+def _say_left_out(stored: "ExperimentResults", others: Sequence[str] = ()) -> None:
+    """Print which chains are refuted, as they are not compared, and what else is left out."""
+    from pmbnn.results.names import invalid_chains
+
+    for line in [*invalid_chains(stored.records).values(), *others]:
+        typer.echo(f"left out: {line}", err=True)
+
+
 def _compare_rows(folder: Path) -> None:
     from rich.console import Console
 
     from pmbnn.cli.tables import row_errors_table
     from pmbnn.compare.rows import make_row_errors, write_row_errors
-    from pmbnn.results.names import invalid_chains
     from pmbnn.results.store import ResultsError
     from pmbnn.sweep.outputs import following
 
     stored = open_results(folder)
     with following(Console(stderr=True), quiet=False):
         errors = make_row_errors(stored)
-    for line in [*invalid_chains(stored.records).values(), *errors.left_out]:
-        typer.echo(f"left out: {line}", err=True)
+    _say_left_out(stored, errors.left_out)
     if errors.table.empty:
         raise ResultsError(
             f"The folder `{folder}` has no contrast of the test NLL on one data seed, or on "
@@ -316,6 +321,8 @@ def diff(
     from pmbnn.compare.diff import diff as compare_folders
 
     opened = [open_results(folder) for folder in (first, second)]
+    for stored in opened:
+        _say_left_out(stored)
     found, console = compare_folders(*opened, metric), new_console()
     for shown in diff_tables(found):
         console.print(shown)
@@ -378,8 +385,14 @@ def table(
         raise must_be_one_of("--format", FORMATS, form)
     check_parent(out, "--out")
     from pmbnn.results.metric_table import table as metric_table
+    from pmbnn.results.names import valid_cells
 
-    made = metric_table(only_records(open_results(folder), only or []), rows, columns, metric)
+    stored = open_results(folder)
+    _say_left_out(stored)
+    # Fits that are not asked for may refute chains that are.
+    valid = {record.name for record in valid_cells(stored.records)}
+    records = [record for record in only_records(stored, only or []) if record.name in valid]
+    made = metric_table(records, rows, columns, metric)
     text = {"markdown": made.to_markdown, "latex": made.to_latex, "csv": made.to_csv}[form]()
     if out is None:
         typer.echo(text, nl=False)

@@ -15,7 +15,7 @@ from pmbnn.compare.scores import scores_of
 from pmbnn.core.stages import stage
 from pmbnn.data import Synthetic
 from pmbnn.fitting.helpers import ALONE, Helpers
-from pmbnn.results.names import RANKED_BY, Variant, dataset_title, variants
+from pmbnn.results.names import RANKED_BY, Variant, dataset_title, valid_cells, variants
 from pmbnn.results.reading import (
     SCALE,
     WEIGHT,
@@ -243,10 +243,11 @@ def claims_table(
     results
         Where the traces are.
     records
-        Cells to take; failed ones are passed over.
+        Cells to take; failed ones, and those of `invalid_chains`, are passed over.
     helpers
         That share the reading of traces.
     """
+    records = valid_cells(records)
     usable = [record for record in records if record.results]
     reads = [partial(read_measures, results, record) for record in usable]
     with stage("comparing", len(usable), "cell") as report_progress:

@@ -18,6 +18,7 @@ from pmbnn.results.names import (
     group_by_settings,
     grouped,
     settings_row,
+    valid_cells,
 )
 from pmbnn.results.record import CellRecord, count
 from pmbnn.results.tables import FIT_SEED, SEED, by_seed, overlap_of, union_of_names
@@ -56,7 +57,7 @@ def diff(a: ExperimentResults, b: ExperimentResults, metrics: Sequence[str] | No
     """Differences of two results folders.
 
     Combinations are paired where they agree in every setting but seeds and in settings of which
-    the two folders have no value in common.
+    the two folders have no value in common. Cells of `invalid_chains` are passed over.
 
     Parameters
     ----------
@@ -68,6 +69,7 @@ def diff(a: ExperimentResults, b: ExperimentResults, metrics: Sequence[str] | No
     ConfigError
         If a metric is not there.
     """
+    a, b = (replace(folder, records=tuple(valid_cells(folder.records))) for folder in (a, b))
     common = {n for r in a.records for n in r.results} & {n for r in b.records for n in r.results}
     for metric in metrics or ():
         if metric not in common:

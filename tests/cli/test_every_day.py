@@ -195,6 +195,24 @@ def test_show_of_no_results(tmp_path):
         assert done.exit_code == 2 and message in done.output
 
 
+def test_refuted_chains_are_left_out_with_a_word(tmp_path):
+    """Fits that `--only` leaves out refute them still; differences and claims had them."""
+    fit = {"engine": "compiled", "guide": "mean_field", "kl_weight": 1.0, "kl_scaling": "sum"}
+    cells = []
+    for prior, likelihood in (("normal", -400.0), ("laplace", -250.0)):
+        chains = {"log_likelihood": likelihood, "log_likelihood_mcse": 1.0, "nll": 0.1}
+        cells.append(record(prior, FIXED, inference=fit, elbo=-300.0, nll=0.4))
+        cells.append(record(prior, FIXED, inference={"engine": "mclmc"}, **chains))
+    cells = [changed(one, predictive=None) for one in cells]
+    folder = store(tmp_path / "out", [(one, None) for one in cells]).folder
+    line = f"left out: {cells[1].name}: these draws are not of the posterior"
+    done = call("table", folder, "--only", "inference.engine=mclmc")
+    assert done.stderr.startswith(line) and "| normal |" not in done.stdout
+    assert "| Laplace | **0.1** |" in done.stdout
+    both = call("diff", folder, folder, "--metric", "nll")
+    assert both.stderr.count(line) == 2 and both.stdout.count("0.1000") == 2
+
+
 def test_readers_say_how_many_cells_are_missing(folder):
     """Means of a sweep that was stopped, or of which cells were removed, were of the others."""
     assert "missing" not in call("table", folder).stderr
