@@ -310,7 +310,7 @@ def flatten_model(
     ------
     ValueError
         If the model has no free variable or a discrete one, if an observed variable has
-        `total_size`, or if the log-density draws random numbers.
+        `total_size`, or if the log-density or a deterministic draws random numbers.
     """
     return model_graphs(model, jacobian).flatten(rows)
 
@@ -435,14 +435,21 @@ def _check_observed(model: pm.Model) -> None:
 
 
 def _check_deterministic(graphs: Mapping[str, Mapping[str, TensorVariable]]) -> None:
-    """Raise ValueError if a term of the log-density draws random numbers."""
-    for kind in TERMS:
+    """Raise ValueError if a term of the log-density or a deterministic draws random numbers."""
+    for kind in (*TERMS, "posterior"):
         for name, graph in graphs[kind].items():
-            if any(isinstance(v.type, RandomType) for v in graph_inputs([graph])):
+            if not any(isinstance(v.type, RandomType) for v in graph_inputs([graph])):
+                continue
+            if kind == "posterior":
+                # All draws would have the same numbers.
                 raise ValueError(
-                    f"`model` must not draw random numbers in its log-density, as that of "
-                    f"`{name}` does. {FOR_MINIBATCHES}"
+                    f"`model` must not draw random numbers in its deterministic `{name}`: make it "
+                    "after the fit, by pm.sample_posterior_predictive."
                 )
+            raise ValueError(
+                f"`model` must not draw random numbers in its log-density, as that of "
+                f"`{name}` does. {FOR_MINIBATCHES}"
+            )
 
 
 # Places and shapes

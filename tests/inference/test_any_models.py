@@ -344,6 +344,16 @@ def test_random_log_densities():
         fit_model(model)
 
 
+def test_random_deterministics():
+    """All draws of `again` had the same noise."""
+    with pm.Model() as model:
+        mu = pm.Normal("mu")
+        pm.Normal("y", mu, 1.0, observed=X[:, 0])
+        pm.Deterministic("again", pm.Normal.dist(mu, 1.0))
+    with pytest.raises(ValueError, match="in its deterministic `again`: make it after the fit"):
+        fit_model(model)
+
+
 class Opaque(pytensor.graph.op.Op):
     """An operation that nobody told JAX about."""
 
