@@ -33,6 +33,7 @@ from pmbnn.results.names import (
     scale_label,
     seed_label,
     setting_words,
+    valid_cells,
     variants,
 )
 from pmbnn.results.present import counted, superseded_line
@@ -281,7 +282,7 @@ def best_lines(records: Sequence[CellRecord]) -> list[str]:
     """The best combination of each data set and variant, and how many cells converged."""
     lines = [
         f"best, {variant.label}: {words}"
-        for variant in variants(records)
+        for variant in variants(valid_cells(records))
         if (words := best_words(variant.records))
     ]
     judged = [record for record in records if record.status != "ensemble"]
@@ -338,13 +339,13 @@ def state_lines(folder: Path, state: FolderState) -> list[str]:
 
 def state_table(records: Sequence[CellRecord]) -> Table:
     """A line a data set and variant: finished cells by status, and the best combination."""
-    rows = []
+    rows, valid = [], {record.name for record in valid_cells(records)}
     for variant in variants(records):
         cells = variant.records
         counts = count(record for record in cells if record.status != "ensemble")
         numbers = [len(cells), counts.converged, counts.not_converged, counts.improper]
         numbers.append(sum(record.failed for record in cells))
-        rows.append([variant.label, *numbers, best_words(cells)])
+        rows.append([variant.label, *numbers, best_words([r for r in cells if r.name in valid])])
     right = ["finished", "converged", "not converged", "improper", "failed"]
     return make_table("Cells", ["cells", *right, "best"], rows, right)
 

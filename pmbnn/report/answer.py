@@ -20,7 +20,8 @@ from pmbnn.report.tables import (
     verdict_entry,
 )
 from pmbnn.results.loading import ExperimentResults
-from pmbnn.results.names import dataset_title, method_name
+from pmbnn.results.names import dataset_title, invalid_chains, method_name
+from pmbnn.results.present import counted
 from pmbnn.results.ranking import (
     BEST,
     EQUIVALENT,
@@ -35,6 +36,7 @@ from pmbnn.results.tables import (
     NOT_RANDOM,
     WHERE_CORRECTED,
     Combinations,
+    combine,
     overlap_of,
 )
 
@@ -116,13 +118,21 @@ def answers_of(grids: Iterable[Grid], margins: Mapping[str, float]) -> list[Answ
 
 
 def _ranking(grid: Grid, data: str, margin: float | None, is_one_of_several: bool) -> Ranking:
-    records, combinations = grid.sheet.records, grid.combinations
+    # Fits of the same posteriors, on other sheets, may refute chains.
+    refuted = invalid_chains([view.record for view in grid.cells.values()])
+    records = [record for record in grid.sheet.records if record.name not in refuted]
+    left_out = len(grid.sheet.records) - len(records)
+    combinations = combine(records) if left_out and records else grid.combinations
     score = ranking_score(records)
     method = ""
     if is_one_of_several:
         variant = grid.sheet.title.partition("; ")[2]
-        method = ", ".join(filter(None, [_method(records), variant]))
-    basis = _basis(records, score)
+        method = _method(grid.sheet.records)
+        further = "; ".join(words for words in variant.split("; ") if words not in method)
+        method = ", ".join(filter(None, [method, further]))
+    basis = _basis(records or grid.sheet.records, score)
+    if left_out:
+        basis += f" Left out: {counted(left_out, 'cell')} whose draws are not of the posterior."
     if score is None:
         return Ranking(method, NOT_RANKED.format(data=data), basis)
     table, noun = rank_combinations(combinations, margin), _noun(combinations)

@@ -5,6 +5,7 @@ import math
 import pandas as pd
 import pytest
 
+from pmbnn.cli.tables import best_lines
 from pmbnn.compare.scores import COLUMNS, NO_SCORE
 from pmbnn.report.answer import NOT_RANKED, answer_sentence, answers_of
 from pmbnn.report.details import grids
@@ -128,6 +129,24 @@ def cells(made, prior, scores, score="excess_nll", **changes):
         made.record(prior, dataset=made.MOONS | {"seed": seed}, **{score: value}, **changes)
         for seed, value in enumerate(scores)
     ]
+
+
+def test_refuted_chains_are_not_ranked(made):
+    """Chains that are stuck, as the ELBO of a fit shows, were the best."""
+    fit = {"engine": "compiled", "guide": "mean_field", "kl_weight": 1.0, "kl_scaling": "sum"}
+    chains = {"log_likelihood_mcse": 1.0, "inference": {"engine": "mclmc"}}
+    records = [
+        *cells(made, "normal", (0.3,), elbo=-300.0, inference=fit),
+        *cells(made, "normal", (0.1,), log_likelihood=-400.0, **chains),
+        *cells(made, "laplace", (0.2,), log_likelihood=-250.0, **chains),
+    ]
+    views = [CellView(f"cell-{n}", "own", r, {}, Parts(), ()) for n, r in enumerate(records)]
+    (answer,) = answers_of(grids(views), {"own": 0.001})
+    sampled, _ = answer.rankings
+    assert sampled.method == "posterior, sampled by MCLMC"
+    assert sampled.sentence.startswith("Laplace × half-normal is the only one")
+    assert sampled.basis.endswith(" Left out: 1 cell whose draws are not of the posterior.")
+    assert [row for row in best_lines(records) if "excess NLL" in row and "0.1000" in row] == []
 
 
 def test_a_combination_without_common_data_seeds_is_undecided(made):
