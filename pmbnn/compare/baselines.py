@@ -150,10 +150,11 @@ def make_baselines(
     """
     usable = valid_cells([r for r in records if r.results and r.predictive in SHOWN])
     by_data = grouped(usable, lambda record: record.cell.without_seeds.dataset)
-    _check_common(published, list(by_data.values()))
+    labels = distinct_names(by_data, dataset_label)
+    _check_common(published, {labels[data]: cells for data, cells in by_data.items()})
     named = set(select_cells([r.cell for r in usable], network, "--network")) if network else None
     means, paired = [], []
-    for number, (dataset, label) in enumerate(distinct_names(by_data, dataset_label).items(), 1):
+    for number, (dataset, label) in enumerate(labels.items(), 1):
         cells = by_data[dataset]
         overlap = max(record.overlap for record in cells)
         place = f"{label} ({number} of {len(by_data)})"
@@ -170,7 +171,7 @@ def make_baselines(
             _chosen(BY_ELBO, singles_with_elbo, "elbo", sign=-1.0),
             _chosen(DROPOUT, {title: singles[title] for title in dropout}, RANKED_BY, BASELINE),
             *_baselines(results, cells, models, lambda m, at=place: on_progress(f"{at}, {m}")),
-            *(Method(p.name, PUBLISHED, _published_scores(p, cells)) for p in published),
+            *(Method(p.name, PUBLISHED, _published_scores(p, label, cells)) for p in published),
             *(Method(title, SINGLE, scores) for title, scores in singles.items()),
         ]
         methods = [method for method in methods if len(method.scores)]
@@ -358,21 +359,46 @@ def _stored_dataset(results: Results, record: CellRecord) -> Dataset:
     return dataset
 
 
-def _published_scores(method: PublishedMethod, records: Sequence[CellRecord]) -> pd.DataFrame:
-    return method.on(_published_names(records[0]), {record.cell.data_seed for record in records})
+def _published_scores(
+    method: PublishedMethod, label: str, records: Sequence[CellRecord]
+) -> pd.DataFrame:
+    names = _published_names(label, records[0])
+    return method.on(names, {record.cell.data_seed for record in records})
 
 
-def _published_names(record: CellRecord) -> set[str]:
+def _published_names(label: str, record: CellRecord) -> set[str]:
     """Names that the data set of a record may have in a file of published results."""
     dataset = record.cell.dataset
     files = (getattr(dataset, name, None) for name in LOCATIONS)
-    return {dataset_label(dataset), *(file_label(file) for file in files if file)}
+    return {label, dataset_label(dataset), *(file_label(file) for file in files if file)}
+
+
+def _check_one(method: PublishedMethod, groups: Mapping[str, Sequence[CellRecord]]) -> None:
+    """Raise DataError where a set names several targets, or several splits of the same rows."""
+    for name in method.scores.index.get_level_values(0).unique():
+        meant: dict[tuple, str] = {}
+        for label, records in groups.items():
+            if name in _published_names(label, records[0]):
+                dataset = records[0].cell.dataset
+                parts = (getattr(dataset, part, None) for part in ("target", "y", "split"))
+                meant.setdefault(tuple(parts), label)
+        if len(meant) > 1:
+            raise DataError(
+                f"{method.file}: the set `{name}` must be one data set, with one target and split, "
+                f"got several: write which is meant, {' or '.join(meant.values())}."
+            )
 
 
 def _check_common(
-    published: Sequence[PublishedMethod], groups: Sequence[Sequence[CellRecord]]
+    published: Sequence[PublishedMethod], groups: Mapping[str, Sequence[CellRecord]]
 ) -> None:
-    """Raise DataError where a method has no split of any data set here, or is there twice."""
+    """Raise DataError where a method has no split of any data set here, or is there twice.
+
+    Parameters
+    ----------
+    groups
+        Records by the label of their data set.
+    """
     names = [method.name for method in published]
     for method in published:
         if names.count(method.name) > 1:
@@ -381,8 +407,10 @@ def _check_common(
                 "perhaps by the experiment's table of published numbers: it would count twice in "
                 "p-values corrected for several tests."
             )
-        if all(_published_scores(method, records).empty for records in groups):
-            names = sorted(set().union(*(_published_names(records[0]) for records in groups)))
+        _check_one(method, groups)
+        if all(_published_scores(method, *group).empty for group in groups.items()):
+            every = (_published_names(label, records[0]) for label, records in groups.items())
+            names = sorted(set().union(*every))
             published_names = ", ".join(method.scores.index.get_level_values(0).unique())
             raise DataError(
                 f"{method.file}: must have a set and split of the cells ({', '.join(names)}), "

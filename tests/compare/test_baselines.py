@@ -522,6 +522,25 @@ def test_the_command(folder, tmp_path):
     assert "`--published` must be there" in failed[2].stderr
 
 
+def test_published_results_are_of_one_target(splits):
+    """Those of one target of a file were paired with the networks of the other as well."""
+    table = {"kind": "table", "file": "uci/energy.csv", "task": "regression"}
+    records = [
+        record("normal", dataset=table | {"target": y, "seed": seed}, predictive="density",
+               nll=0.5 + 0.1 * seed)
+        for y in ("heating", "cooling")
+        for seed in range(2)
+    ]  # fmt: skip
+    both = "table energy, target heating or table energy, target cooling"
+    (method,) = read_splits(splits("set,split,nll\nenergy,0,1.0\nenergy,1,1.2\n"))
+    with pytest.raises(DataError, match=f"the set `energy` must be one data set, .* {both}"):
+        make_baselines(None, records, (), [method])
+    lines = (f'"table energy, target cooling",{seed},1.0' for seed in range(2))
+    (method,) = read_splits(splits("\n".join(["set,split,nll", *lines])))
+    means = make_baselines(None, records, (), [method]).means
+    assert means[means["kind"] == "published"]["data"].tolist() == ["table energy, target cooling"]
+
+
 def test_tables_are_stale_where_published_splits_have_changed(tmp_path):
     """Differences from numbers that were corrected since were shown as current."""
     results, file = Results(tmp_path), "paired_baselines.csv"
