@@ -102,7 +102,7 @@ class Posterior(Summarised):
     trace: xr.DataTree | None = None
 
     def __post_init__(self) -> None:
-        if not self._is_network:
+        if not self._is_network and "_fitted_data" not in self.__dict__:
             # Without a copy: ``pm.set_data`` puts other arrays in their place.
             data = {v.name: v.get_value(borrow=True) for v in self.origin.data_vars}
             self.__dict__["_fitted_data"] = data
@@ -511,7 +511,9 @@ class Posterior(Summarised):
 
     def __getstate__(self) -> dict[str, object]:
         """The fields but the device: another process compiles programs on its own."""
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "device"}
+        state = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "device"}
+        # The model may have other data by now.
+        return state | {n: v for n, v in self.__dict__.items() if n == "_fitted_data"}
 
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state, device=current_device())

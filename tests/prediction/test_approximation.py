@@ -1,5 +1,7 @@
 """Any model fitted from Python: draws, densities, ArviZ, and predictions of our own models."""
 
+from copy import copy
+
 import any_models
 import arviz as az
 import numpy as np
@@ -144,6 +146,7 @@ def test_what_is_of_the_fit_needs_its_data(build, tmp_path):
         lambda: check(found),
         found.log_joint,
         found.to_datatree,
+        copy(found).log_joint,
     ):
         with pytest.raises(ValueError, match="data that the draws are given, but `x` of the model"):
             use()
