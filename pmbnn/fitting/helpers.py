@@ -233,9 +233,16 @@ def _prepare(niceness: int) -> None:
     if niceness and hasattr(os, "nice"):  # not on Windows
         os.nice(niceness)
     # A helper waits on a pipe of which it has both ends open: it would not notice.
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
 
 
-def _end_with_parent() -> None:
-    multiprocessing.parent_process().join()
-    os._exit(1)
+def end_with_parent() -> None:
+    """Let this process end with the one that started it, also if that one is killed."""
+    parent = multiprocessing.parent_process()
+
+    def wait() -> None:
+        parent.join()
+        os._exit(1)
+
+    if parent is not None:
+        threading.Thread(target=wait, daemon=True).start()

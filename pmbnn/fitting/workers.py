@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pmbnn.core.machine import CPU, Device, claim, cores, processes, running_on
 from pmbnn.core.stages import StageUpdate, measured, on_progress, stage
-from pmbnn.fitting.helpers import deferred_interrupts, environment, spawning
+from pmbnn.fitting.helpers import deferred_interrupts, end_with_parent, environment, spawning
 from pmbnn.results.present import StorageError, fault_of
 
 if TYPE_CHECKING:
@@ -281,6 +281,8 @@ def _serve(
 ) -> None:
     """Main function of a worker: run jobs until the connection closes or the system fails."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Not at the next message: another sweep may write the folder by then.
+    end_with_parent()
     sender = _Sender(connection)
     try:
         _work(sender, folder, plugins, device)

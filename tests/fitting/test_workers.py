@@ -96,6 +96,19 @@ def serve(connection, folder, plugins, device):
 """
 
 
+HANGING = """
+import os
+import time
+from pmbnn.fitting import workers
+def serve(*arguments):
+    workers._work = hang
+    workers._serve(*arguments)
+def hang(*arguments):
+    print(os.getpid(), flush=True)
+    time.sleep(600)
+"""
+
+
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     """Events of jobs that scripted workers run; a job is a group and what to do."""
@@ -323,6 +336,33 @@ def test_a_worker_without_a_parent_stops(run, tmp_path):
         sender.report((StageUpdate("fit", 1, 2),))
     assert stop.value.code == 0
     assert sender.receive() is None
+
+
+def test_a_worker_ends_with_its_parent(tmp_path):
+    """Also in the middle of a job: another sweep may write the folder at once."""
+    script = tmp_path / "script.py"
+    script.write_text(UNGUARDED)
+    (tmp_path / "silent_worker.py").write_text(HANGING)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    with subprocess.Popen(
+        [sys.executable, str(script)], env=environment, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout.readline() == "script\n"
+        pid = int(parent.stdout.readline())
+        parent.terminate()
+    limit = time.monotonic() + 60
+    while is_at_work(pid) and time.monotonic() < limit:
+        time.sleep(0.05)
+    assert not is_at_work(pid)
+
+
+def is_at_work(pid):
+    """Whether a process runs; one that nobody has waited for may be there still."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def is_running(pid):
