@@ -171,11 +171,16 @@ def predict(
 def _open(path: Path, best: bool = False, only: Sequence[str] = ()) -> "StoredCell":
     """The cell of a folder, or the one that is picked of a results folder."""
     from pmbnn.results.loading import open_cell
+    from pmbnn.results.names import invalid_chains
     from pmbnn.results.new_rows import choose_cell
     from pmbnn.results.store import ResultsError
 
     if (path / "cells").is_dir():
-        return open_cell(choose_cell(open_results(path), best, only))
+        stored = open_results(path)
+        chosen = choose_cell(stored, best, only)
+        if refuted := invalid_chains(stored.records).get(chosen.record.name):
+            typer.echo(f"warning: {refuted}", err=True)
+        return open_cell(chosen)
     if best or only:
         raise ResultsError(f"`--best` and `--only` need a results folder, got `{path}`.")
     return open_cell(path)

@@ -209,6 +209,9 @@ def test_refuted_chains_are_left_out_with_a_word(tmp_path):
     done = call("table", folder, "--only", "inference.engine=mclmc")
     assert done.stderr.startswith(line) and "| normal |" not in done.stdout
     assert "| Laplace | **0.1** |" in done.stdout
+    chosen = ["--only", "inference.engine=mclmc", "--only", "prior=normal"]
+    done = call("predict", folder, tmp_path / "new.csv", *chosen)
+    assert done.stderr.startswith(line.replace("left out", "warning"))
     both = call("diff", folder, folder, "--metric", "nll")
     assert both.stderr.count(line) == 2 and both.stdout.count("0.1000") == 2
 
