@@ -226,11 +226,11 @@ def of_the_count_before():
 
 
 def of_a_root():
-    """The same with a mean that is not a number where a parameter is positive."""
+    """The same with a mean that is not a number where a parameter is small, as at first."""
     with pm.Model() as model:
         x = pm.Data("x", X[:, 0], dims="observation")
         before = pt.concatenate([pt.zeros(1), x[:-1]])
-        root = pt.sqrt(-pm.Normal("slope"))
+        root = pt.sqrt(pm.Normal("slope") - 0.05)
         pm.Normal("y", root * (1 + before), 1.0, observed=x, dims="observation")
     return model
 
