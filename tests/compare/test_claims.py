@@ -99,6 +99,24 @@ def test_point_fits_and_failed_cells_say_nothing_on_weights(made, tmp_path):
     assert claims_table("toy", results, [point, lost]).empty
 
 
+def test_refuted_chains_make_no_claim(made, tmp_path):
+    """Their draws are not of the posterior, as the ELBO of the fit shows."""
+    guide = {"engine": "compiled", "guide": "mean_field", "kl_weight": 1.0, "kl_scaling": "sum"}
+    chains = {
+        "inference": {"engine": "mclmc"},
+        "log_likelihood": -400.0,
+        "log_likelihood_mcse": 1.0,
+    }
+    fit = made.record("laplace", made.HALF_NORMAL, made.MOONS, inference=guide, elbo=-300.0)
+    stuck = made.record("laplace", made.HALF_NORMAL, made.MOONS, **chains)
+    trace = made.both(made.plane_trace(resolution=(12, 10), points=20), made.weights_trace(2, 0.5))
+    results = made.store(tmp_path, [(fit, trace), (stuck, trace)])
+    alone = claims_table("toy", results, [stuck])
+    assert len(alone)
+    of_fit = claims_table("toy", results, [fit])
+    pd.testing.assert_frame_equal(claims_table("toy", results, [fit, stuck]), of_fit)
+
+
 def test_a_trace_of_images_has_no_boundary(made):
     measures = measures_of(made.small_image_trace(size=20), made.record(dataset=made.MNIST))
     assert (measures.sparsity, measures.boundary, measures.scales) == ({}, {}, {})
