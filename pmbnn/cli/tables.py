@@ -30,6 +30,7 @@ from pmbnn.results.names import (
     families,
     group_by_settings,
     grouped,
+    invalid_chains,
     scale_label,
     seed_label,
     setting_words,
@@ -245,15 +246,21 @@ def reliability_table(records: Sequence[CellRecord]) -> Table | None:
     if not groups:
         return None
     counts = [(len(group.records), count(group.records)) for group in groups]
+    refuted = invalid_chains(records)
     columns = {
         "failed": [(size - c.fitted, size) for size, c in counts],
         "not converged": [(c.not_converged, c.fitted) for _, c in counts],
+        "refuted": [
+            (sum(r.name in refuted for r in group.records), c.fitted)
+            for group, (_, c) in zip(groups, counts, strict=True)
+        ],
         "improper": [(c.improper, c.fitted) for _, c in counts],
         f"scale {AT_GRID_END}": [(c.scales_at_end, c.scales) for _, c in counts],
         f"learning rate {AT_GRID_END}": [(c.rates_at_end, c.rates) for _, c in counts],
     }
-    if not any(number for number, _ in columns["improper"]):
-        del columns["improper"]
+    for rare in ("refuted", "improper"):
+        if not any(number for number, _ in columns[rare]):
+            del columns[rare]
     shown = {
         heading: [f"{number} of {total}" if total else "" for number, total in column]
         for heading, column in columns.items()
@@ -279,19 +286,24 @@ def best_words(records: Sequence[CellRecord]) -> str:
 
 
 def best_lines(records: Sequence[CellRecord]) -> list[str]:
-    """The best combination of each data set and variant, and how many cells converged."""
+    """The best combination of each data set and variant, and how many cells converged.
+
+    Chains that are refuted, see `invalid_chains`, are neither.
+    """
+    valid = valid_cells(records)
     lines = [
         f"best, {variant.label}: {words}"
-        for variant in variants(valid_cells(records))
+        for variant in variants(valid)
         if (words := best_words(variant.records))
     ]
     judged = [record for record in records if record.status != "ensemble"]
     ensembles = len(records) - len(judged)
     if judged:
-        counts, remedy = count(judged), longer_fits(judged)
-        improper = f", {counts.improper} improper" if counts.improper else ""
+        counts, remedy = count(r for r in valid if r.status != "ensemble"), longer_fits(judged)
+        others = {"improper": counts.improper, "refuted": len(records) - len(valid)}
+        rest = "".join(f", {number} {what}" for what, number in others.items() if number)
         of = counted(len(judged), "cell")
-        lines.append(f"{counts.converged} of {of} converged{improper}{remedy}")
+        lines.append(f"{counts.converged} of {of} converged{rest}{remedy}")
     return [*lines, *([counted(ensembles, "ensemble")] if ensembles else [])]
 
 
@@ -330,6 +342,7 @@ def state_lines(folder: Path, state: FolderState) -> list[str]:
     # A running sweep makes its tables at the end.
     if state.stale and not state.writer:
         lines.append(f"stale, {stale_line(state.stale)}")
+    lines += [f"refuted: {line}" for line in invalid_chains(state.records).values()]
     failed = [record for record in state.records if record.failed]
     lines += [f"failed: {cell_line(r.cell)}: {r.reason}" for r in failed[:SHOWN_FAILURES]]
     if (more := len(failed) - SHOWN_FAILURES) > 0:
@@ -339,14 +352,16 @@ def state_lines(folder: Path, state: FolderState) -> list[str]:
 
 def state_table(records: Sequence[CellRecord]) -> Table:
     """A line a data set and variant: finished cells by status, and the best combination."""
-    rows, valid = [], {record.name for record in valid_cells(records)}
+    rows, refuted = [], invalid_chains(records)
+    right = ["finished", "converged", "not converged", "improper", "failed"]
+    right += ["refuted"] if refuted else []
     for variant in variants(records):
         cells = variant.records
-        counts = count(record for record in cells if record.status != "ensemble")
+        valid = [record for record in cells if record.name not in refuted]
+        counts = count(record for record in valid if record.status != "ensemble")
         numbers = [len(cells), counts.converged, counts.not_converged, counts.improper]
-        numbers.append(sum(record.failed for record in cells))
-        rows.append([variant.label, *numbers, best_words([r for r in cells if r.name in valid])])
-    right = ["finished", "converged", "not converged", "improper", "failed"]
+        numbers += [sum(r.failed for r in cells), len(cells) - len(valid)]
+        rows.append([variant.label, *numbers[: len(right)], best_words(valid)])
     return make_table("Cells", ["cells", *right, "best"], rows, right)
 
 

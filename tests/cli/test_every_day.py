@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import pmbnn as pb
 from pmbnn.cli import app
-from pmbnn.cli.tables import best_lines, state_table
+from pmbnn.cli.tables import best_lines, reliability_table, state_table
 from pmbnn.results.store import Results, writing
 
 TEXT = """
@@ -166,6 +166,24 @@ def test_an_improper_fit_is_not_among_the_converged():
     numbers = [[*map(str, column.cells)] for column in state_table(cells).columns[1:-1]]
     assert numbers == [["2"], ["1"], ["0"], ["1"], ["0"]]
     assert best_lines(cells)[-1] == "1 of 2 cells converged, 1 improper"
+
+
+def test_refuted_chains_are_not_among_the_converged(tmp_path):
+    fit = {"engine": "compiled", "guide": "mean_field", "kl_weight": 1.0, "kl_scaling": "sum"}
+    chains = {"log_likelihood": -400.0, "log_likelihood_mcse": 1.0, "nll": 0.1}
+    cells = [
+        record(inference=fit, elbo=-300.0, nll=0.4),
+        record(inference={"engine": "mclmc"}, **chains),
+    ]
+    table = state_table(cells)
+    numbers = {str(column.header): [*map(str, column.cells)] for column in table.columns[1:-1]}
+    assert numbers["finished"] == ["1", "1"] and numbers["failed"] == ["0", "0"]
+    assert numbers["converged"] == ["1", "0"] and numbers["refuted"] == ["0", "1"]
+    (refuted,) = [c for c in reliability_table(cells).columns if str(c.header) == "refuted"]
+    assert [*map(str, refuted.cells)] == ["0 of 1", "1 of 1"]
+    assert best_lines(cells)[-1] == "1 of 2 cells converged, 1 refuted"
+    folder = store(tmp_path / "out", [(changed(c, predictive=None), None) for c in cells]).folder
+    assert f"refuted: {cells[1].name}: these draws are not of" in call("show", folder).stdout
 
 
 def test_show_beside_a_sweep_disturbs_nothing(folder):
