@@ -1,6 +1,8 @@
 """What the commands share: options, exit statuses, errors that end a command, the console."""
 
+import signal
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -26,7 +28,7 @@ FAULT = 3
 """Exit status: I/O error (disk full, permissions): fix it and rerun the same command."""
 
 INTERRUPTED = 130
-"""Exit status: Ctrl-C."""
+"""Exit status: Ctrl-C or TERM."""
 
 INTERRUPTED_LINE = "interrupted: finished results are kept; the same command goes on from here"
 
@@ -120,6 +122,30 @@ TrustPlugins = Annotated[
 """Of commands that rebuild stored cells, or read the experiment file of a results folder."""
 
 
+@contextmanager
+def termination_as_interrupt() -> Iterator[None]:
+    """End the block at TERM, as job schedulers send it, like at Ctrl-C.
+
+    Helpers end, and no file is left that says that the folder is being written, which another
+    machine could not check. Nothing changes where TERM is handled already.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+
+    def interrupt(number, frame):
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a script
+            raise KeyboardInterrupt
+        signal.raise_signal(signal.SIGINT)
+
+    signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
 class Command(TyperCommand):
     """A command that ends with one line after Ctrl-C or an error that a user can correct.
 
@@ -132,7 +158,7 @@ class Command(TyperCommand):
         from pmbnn.results.present import StorageError, named_faults
 
         try:
-            with named_faults():
+            with termination_as_interrupt(), named_faults():
                 return super().invoke(ctx)
         except UserError as error:
             typer.echo(f"error: {error}", err=True)

@@ -16,6 +16,8 @@ from matplotlib.figure import Figure, SubFigure
 from matplotlib.image import AxesImage
 from PIL import Image as Raster
 
+from pmbnn.fitting.helpers import deferred_interrupts
+
 CLASS_COLOURS = (
     "#0072B2",
     "#D55E00",
@@ -217,7 +219,8 @@ def save_figure(figure: Figure, path: str | Path | BinaryIO) -> None:
     figure.set_dpi(DPI)
     canvas = FigureCanvasAgg(figure)
     # Letters look alike at this size, and take two thirds of the time, half of which they are.
-    with rc_context({"text.hinting": "none"}):
+    # Matplotlib's C++ code turns an interrupt into another error.
+    with rc_context({"text.hinting": "none"}), deferred_interrupts():
         canvas.draw()
     reduce_colours(np.asarray(canvas.buffer_rgba())[..., :3]).save(path, "PNG")
 

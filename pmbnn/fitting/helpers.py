@@ -52,7 +52,8 @@ def deferred_interrupts() -> Iterator[Callable[[], AbstractContextManager[None]]
     for lack of its arguments, or within a callback or a library that swallows it.
     """
     before = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or before is None:
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or before in (None, signal.SIG_IGN):
         yield nullcontext  # only the main thread may change what was set, and only what Python set
         return
     pending = []

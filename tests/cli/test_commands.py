@@ -1,6 +1,7 @@
 """The one command ``pmbnn``: its parts, its version, and what its help loads."""
 
 import errno
+import signal
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pmbnn
 from pmbnn import results
 from pmbnn.cli import app
 from pmbnn.cli.command import INTERRUPTED_LINE
+from pmbnn.fitting.helpers import deferred_interrupts
 from pmbnn.results.store import ResultsError
 
 COMMANDS = [
@@ -122,6 +124,27 @@ def test_ctrl_c_is_one_line_and_a_status_of_its_own(monkeypatch, tmp_path, comma
     monkeypatch.setattr(results, "verify", interrupted, raising=False)
     done = call(command, str(tmp_path))
     assert (done.exit_code, done.output) == (130, f"{INTERRUPTED_LINE}\n")
+
+
+@pytest.mark.parametrize("of_ctrl_c", [signal.default_int_handler, signal.SIG_IGN])
+def test_term_is_as_ctrl_c(monkeypatch, tmp_path, of_ctrl_c):
+    """A folder of results seemed to be written for ever; in the background Ctrl-C is ignored."""
+
+    def ended(*_, **__):
+        with deferred_interrupts() as interrupts_allowed:
+            signal.raise_signal(signal.SIGTERM)
+            with interrupts_allowed():
+                pass
+        raise AssertionError("TERM was ignored")
+
+    monkeypatch.setattr("pmbnn.experiment.load.load_experiment", ended)
+    before = signal.signal(signal.SIGINT, of_ctrl_c)
+    try:
+        done = call("sweep", str(tmp_path))
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert (done.exit_code, done.output) == (130, f"{INTERRUPTED_LINE}\n")
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
 def test_verify_of_no_results(monkeypatch, tmp_path):

@@ -1,8 +1,11 @@
 """Files and colours."""
 
+import signal
+
 import numpy as np
 import pytest
 from matplotlib import colormaps
+from matplotlib.artist import Artist
 
 from pmbnn.figures import style
 
@@ -83,3 +86,24 @@ def test_words_read_on_dark_and_on_light():
     assert style.readable_on((0, 0, 0.3, 1)) == "white"
     assert style.readable_on(colormaps["cividis"](1.0)) == "black"
     assert style.readable_on((0, 0, 0, 0)) == "black"
+
+
+def test_ctrl_c_waits_for_a_figure(tmp_path):
+    """Within matplotlib's C++ code it became a ValueError, a traceback or a part left out."""
+
+    class Interrupted(Artist):
+        drawn = False
+
+        def draw(self, renderer):
+            signal.raise_signal(signal.SIGINT)
+            self.drawn = True
+
+    figure, artist = style.new_figure(1, 1), Interrupted()
+    figure.add_artist(artist)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            style.save_figure(figure, tmp_path / "figure.png")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert artist.drawn
