@@ -12,8 +12,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 import yaml
+
+from pmbnn.experiment.cells import SOURCES
 
 ROOT = Path(__file__).parents[1]
 PAGES = ["start", "scikit_learn", "uncertainty", "own_data"]
@@ -246,6 +249,49 @@ def test_commands_that_pages_name_are_there():
     line = re.compile(r"^(?:\$ |uv run )?pmbnn ([a-z]+)", re.MULTILINE)
     shown = {name for page in pages for name in line.findall(page)}
     assert {"new", "compare"} <= shown <= {command.name for command in app.registered_commands}
+
+
+def test_the_first_day_shows_what_new_writes_and_the_plan_says(tmp_path):
+    """Of a table as the page describes it."""
+    from pmbnn.experiment.cost import total_work
+    from pmbnn.experiment.draft import draft
+    from pmbnn.experiment.load import load_experiment
+
+    n = 260
+    plants = pd.DataFrame(
+        {
+            "plant": [f"P{i:04}" for i in range(n)],
+            "measured": [f"2024-05-{1 + i % 28:02}" for i in range(n)],
+            "site": [["north", "south", "east"][i % 3] if i >= 6 else None for i in range(n)],
+            "soil": [["clay", "sand"][i // 2 % 2] for i in range(n)],
+            "height": [round(16.2 + 0.6 * (i % 103), 1) for i in range(n)],
+            "leaf": [round(7.1 + 0.5 * (i % 58), 1) for i in range(n)],
+            "flowers": [i * 7 % 13 for i in range(n)],
+            "health": [["good", "fair", "poor"][i // 3 % 3] for i in range(n)],
+        }
+    )
+    plants.loc[20:28, "height"] = None
+    plants.loc[30, "height"], plants.loc[31, "leaf"] = 77.6, 35.6
+    plants.to_csv(tmp_path / "plants.csv", index=False)
+    text = draft(tmp_path / "plants.csv", "plants.csv")
+    page = (ROOT / "docs" / "first_day.md").read_text()
+    shown = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)[0]
+    assert shown in text
+    (tmp_path / "plants.yaml").write_text(text)
+    cells = load_experiment(tmp_path / "plants.yaml").cells
+    assert f"the plan: {len(cells)} cells in six groups, {total_work(cells).fits} fits" in page
+
+
+def test_every_result_and_table_is_described():
+    from pmbnn.experiment.plugins import METRIC, TABLE, TAKEN
+    from pmbnn.results.tables import UNITS
+
+    text = (ROOT / "docs" / "results.md").read_text()
+    further = ("mean_sd", "best_accuracy", "train_rmse", "band_ratio_1.5", "mean_total_sd")
+    results = {n for n in (*TAKEN[METRIC], *UNITS, *further) if not n.endswith("_mcse")}
+    columns = {*SOURCES, "sweep", "name", "seed", "device", "reason", "target_range"}
+    assert [n for n in sorted(results - columns) if f"`{n}`" not in text] == []
+    assert [n for n in sorted(TAKEN[TABLE]) if f"`{n}.csv`" not in text] == []
 
 
 def test_the_grid_of_the_first_page_is_an_experiment(tmp_path):

@@ -207,8 +207,8 @@ def compare(
     """Report whether a prior matters, and whether ADVI agrees: verdicts, and compare.csv.
 
     Beside it, compare_over_data.csv has means of contrasts over three or more data sets,
-    evidence.csv log evidence, ELBO, LOO and held-out NLL of every cell, and regret.csv what
-    choosing a prior by each of them costs under the posterior.
+    evidence.csv log evidence, ELBO, LOO and held-out NLL of sampled cells and of fits with an
+    ELBO, and regret.csv what choosing a prior by each of them costs under the posterior.
 
     Contrasts are those that the experiment file names; if it names none, every learned scale
     minus every fixed one of the same prior. The intervals of a folder are simultaneous, with
@@ -373,9 +373,10 @@ def table(
 ) -> None:
     """Print a metric as a table for a paper: mean ± standard error, the best in bold.
 
-    The best combination of each data set is in bold, and those that are not significantly worse
-    are marked: their simultaneous intervals of paired differences over data seeds contain zero.
-    Other settings that vary have a table each. CSV has a row for each entry, with intervals.
+    In each table the best combination of a data set is in bold, and those that are not
+    significantly worse are marked: their simultaneous intervals of paired differences over data
+    seeds contain zero. Other settings that vary have a table each. CSV has a row for each entry,
+    with intervals.
 
     Exit status: 0 written, 2 bad input, 3 I/O error (disk full, permissions).
     """
@@ -457,10 +458,16 @@ def verify(
     folder: ResultsFolder,
     repair: Annotated[
         bool,
-        typer.Option("--repair", help="Set broken cells aside, so that a sweep fits them again."),
+        typer.Option(
+            "--repair",
+            help="Set broken cells aside and remove other broken files, so that the next sweep "
+            "fits and draws them again.",
+        ),
     ] = False,
 ) -> None:
     """Check the files of every stored cell against the sizes and checksums in its record.
+
+    Figures, and files of priors and ranks, are read.
 
     Exit status: 0 all are whole, 1 some are broken, 2 bad input, 3 I/O error (disk full,
     permissions).
@@ -484,6 +491,8 @@ def prune(
 
     A sweep keeps cells whose data, plugins or settings have changed since. No command reads them;
     they are used again if the experiment has them again. Present cells stay, also failed ones.
+    Tables that were set aside (stale/), broken cells that were fitted again, priors that the
+    experiment no longer has, and checkpoints that no cell needs are removed as well.
 
     Exit status: 0 done, 2 bad input, 3 another process writes the folder, or I/O error (disk
     full, permissions): fix it and rerun the same command.

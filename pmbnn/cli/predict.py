@@ -76,7 +76,8 @@ def predict(
             min=0,
             max=100,
             metavar="PERCENT",
-            help="Reject images that are more uncertain than this share of the held-out digits.",
+            help="Reject images that are more uncertain than this share of the images set aside, "
+            "or of the test images if none were.",
         ),
     ] = 99.0,
     whole: Annotated[
@@ -123,7 +124,7 @@ def predict(
 
     Of a results folder, --best or --only picks the combination; its first data seed is used.
 
-    Images: the digit of each; images that are too uncertain are rejected. A network of `kind:
+    Images: the class of each; images that are too uncertain are rejected. A network of `kind:
     images` sees them as they are, as it saw its training images. A table, which must
     have the columns that the network was fitted on: a line a row (CSV), with the class and the
     probability of each, or mean, standard deviations and a 95 % interval, to four digits (JSON has
@@ -328,7 +329,7 @@ def _rule(answer: Answer) -> str:
     rows = limit.group.removesuffix("_predictions")
     return (
         f"rejected: sd above {limit.sd:.3f}, which is percentile {limit.percentile:g} of the "
-        f"{limit.rows} {rows} digits; {answer.prediction.draws} draws"
+        f"{limit.rows} {rows} images; {answer.prediction.draws} draws"
     )
 
 

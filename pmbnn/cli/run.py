@@ -166,7 +166,7 @@ def check(
     folder: ResultsFolder,
     only: Only = None,
     engine: Annotated[
-        str, typer.Option(metavar="NAME", help="Sampler of the reference.")
+        str, typer.Option(metavar="mclmc|mams|nuts|smc", help="Sampler of the reference.")
     ] = "mclmc",
     dry_run: DryRun = False,
     verbose: Verbose = False,

@@ -23,7 +23,8 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 TEXTS = {
     "name": "Name of the experiment, and of its results folder: letters, digits, `_` and `-`.",
-    "data_folder": "Folder of data and plugins that is looked up first, relative to this file.",
+    "data_folder": "Folder in which data are looked up first, and plugins that are not beside this "
+    "file; relative to this file.",
     "plugins": "Python files and packages that register user-defined parts, beside this file.",
     "overrides": "Settings that a command changed, KEY=VALUE each; a results folder has them.",
     "published": "A file with published numbers to compare the results with.",

@@ -184,11 +184,13 @@ def dense_classifier(
     Parameters
     ----------
     x
-        Inputs, ``(observation, feature)``.
+        Inputs, ``(observation, feature)``, which the network sees as they are: not standardised.
     y
         Class indices from 0, ``(observation,)``.
     hidden
         Units of each hidden layer; a number is one layer.
+    activation
+        Of the hidden layers: ``tanh``, ``relu`` or ``sigmoid``.
     prior, hyperprior
         A name (its defaults apply), a mapping as in an experiment file, or a specification.
 

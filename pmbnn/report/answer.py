@@ -45,6 +45,14 @@ NOT_RANKED = (
     "not used for it; hold out training rows (inference.validation) or draw fresh points."
 )
 
+CHAINS_NOT_RANKED = (
+    "No ranking on {data}: chains have no score of held-out rows, and test rows are not used for "
+    "it. Contrasts (pmbnn compare) say how they differ on test rows."
+)
+"""Of sampled cells, for which no training row is held out but to tune a scale."""
+
+NONE_LEFT = "No ranking on {data}: the draws of no cell are of the posterior."
+
 
 class RankedRow(NamedTuple):
     """A combination in words.
@@ -134,7 +142,8 @@ def _ranking(grid: Grid, data: str, margin: float | None, is_one_of_several: boo
     if left_out:
         basis += f" Left out: {counted(left_out, 'cell')} whose draws are not of the posterior."
     if score is None:
-        return Ranking(method, NOT_RANKED.format(data=data), basis)
+        text = CHAINS_NOT_RANKED if grid.sheet.records[0].cell.is_sampled else NOT_RANKED
+        return Ranking(method, (text if records else NONE_LEFT).format(data=data), basis)
     table, noun = rank_combinations(combinations, margin), _noun(combinations)
     best = combinations.caveats(table.at[0, "row"], table.at[0, "column"])
     sentence = answer_sentence(table, data, RANKING_SCORE_NAMES[score], count(records), best, noun)

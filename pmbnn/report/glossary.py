@@ -18,8 +18,8 @@ TERMS: Mapping[str, str] = {
     "candidate. One beyond may be better: widen the grid.",
     "data seed": "The seed of a data set. Another seed draws other rows, or splits the same rows "
     "anew into training and test rows. Standard errors and intervals are over data seeds.",
-    "posterior": "The distribution of the weights given the data. Samplers (MCLMC, NUTS, SMC) "
-    "draw from it; ADVI approximates it by a guide.",
+    "posterior": "The distribution of the weights given the data. Samplers (MCLMC, MAMS, NUTS, "
+    "SMC) draw from it; ADVI approximates it by a guide.",
     "guide": "The family of distributions from which variational inference (ADVI) takes its "
     "approximation of the posterior. A mean-field guide is normal without correlations.",
     "restart": "One of several fits of a cell from different starting points. The cell predicts "
@@ -60,11 +60,16 @@ VERDICTS: Mapping[str, str] = {
     "best": "The combination with the lowest mean score.",
     "not significantly worse": "The interval of the difference to the best includes zero. This "
     "does not show that the two are equal.",
-    "significantly worse": "The whole interval of the difference to the best is above zero.",
+    "significantly worse": "The whole interval of the difference to the best is above zero, and "
+    "does not lie within the margin.",
     "equivalent (within the margin)": "The whole interval of the difference lies within the "
     "margin on both sides of zero.",
     "undecided": "The data do not decide: the interval allows several verdicts, or there is no "
-    "interval, as with fewer than three data seeds. Of chains: they disagree on what is predicted.",
+    "interval, as with fewer than three data seeds. Of chains: they disagree on what is predicted, "
+    "or their steps were too long. Of a fit beside the posterior: neither agrees nor differs.",
+    "no score": "Nothing was held out to rank the combination by, or it failed.",
+    "agrees": "A fit is no further from the posterior than one and a half times the floor.",
+    "differs": "A fit is further from the posterior than that, by two Monte-Carlo errors or more.",
     "better": "The whole interval of the first less the second is below zero, beyond the margin "
     "where there is one.",
     "worse": "The whole interval of the first less the second is above zero, beyond the margin "
@@ -80,6 +85,11 @@ VERDICTS: Mapping[str, str] = {
     "the posterior, and verdicts about them are about the procedure.",
     "improper": "A fit under a prior without a normalised density, such as a flat one. Its ELBO "
     "has no maximum.",
+    "diverged": "There is no result: the ELBO is not finite, Laplace's approximation found no "
+    "mode, or too many chains met a number that is not finite.",
+    "error": "The cell failed; its reason says why. The next sweep tries it again.",
+    "out of memory": "The system ended the worker of the cell twice, as where memory is full. The "
+    "next sweep tries it again.",
 }
 """Meanings of verdicts, on comparisons and on fits, as badges and tables write them."""
 

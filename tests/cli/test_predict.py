@@ -127,7 +127,7 @@ def test_what_is_printed(whole_run, images):
         assert path.name in done.stdout.replace("\n", "")
     for words in ("probability of each class", "accepted", "entropy", "expected error"):
         assert words in done.stdout
-    assert "which is percentile 99 of the 100 test digits; 400 draws" in done.stdout
+    assert "which is percentile 99 of the 100 test images; 400 draws" in done.stdout
 
 
 def test_images_that_cannot_be_read_are_named(whole_run, images):

@@ -7,7 +7,13 @@ import pytest
 
 from pmbnn.cli.tables import best_lines
 from pmbnn.compare.scores import COLUMNS, NO_SCORE
-from pmbnn.report.answer import NOT_RANKED, answer_sentence, answers_of
+from pmbnn.report.answer import (
+    CHAINS_NOT_RANKED,
+    NONE_LEFT,
+    NOT_RANKED,
+    answer_sentence,
+    answers_of,
+)
 from pmbnn.report.details import grids
 from pmbnn.report.forest import Difference, axis_of
 from pmbnn.report.tables import CellView, Parts
@@ -217,6 +223,25 @@ def test_test_rows_rank_nothing(made):
     found = ranking([made.record(accuracy=0.99, validation_nll=None)])[1]
     assert found.sentence == NOT_RANKED.format(data="moons, noise 0.4")
     assert (found.plot, found.rows) == (None, ())
+
+
+def test_chains_that_are_not_ranked_are_not_told_to_hold_out_rows(made):
+    """They choose nothing by such rows, whatever share is held out."""
+    chains = made.record(inference={"engine": "mclmc"}, accuracy=0.99, validation_nll=None)
+    found = ranking([chains])[1]
+    assert found.sentence == CHAINS_NOT_RANKED.format(data="moons, noise 0.4")
+
+
+def test_where_all_chains_are_refuted_nothing_is_said_of_held_out_rows(made):
+    fit = {"engine": "compiled", "guide": "mean_field", "kl_weight": 1.0, "kl_scaling": "sum"}
+    chains = {"log_likelihood": -400.0, "log_likelihood_mcse": 1.0}
+    records = [
+        *cells(made, "normal", (0.3,), elbo=-300.0, inference=fit),
+        *cells(made, "normal", (0.1,), inference={"engine": "mclmc"}, **chains),
+    ]
+    views = [CellView(f"cell-{n}", "own", r, {}, Parts(), ()) for n, r in enumerate(records)]
+    (answer,) = answers_of(grids(views), {"own": 0.001})
+    assert answer.rankings[0].sentence == NONE_LEFT.format(data="moons, noise 0.4")
 
 
 def test_failed_cells_alone(made):

@@ -1,7 +1,11 @@
 """Terms, and the links to their meanings."""
 
+from typing import get_args
+
 from pmbnn.report.glossary import GLOSSARY, anchor, link_terms, meaning, verdict_text
+from pmbnn.report.tables import VERDICT_COLOURS, status_entry
 from pmbnn.results import ranking
+from pmbnn.results.record import FAILED, Fitted
 
 
 def test_every_verdict_has_a_meaning():
@@ -10,6 +14,13 @@ def test_every_verdict_has_a_meaning():
         assert verdict_text(verdict) in GLOSSARY
     for term in ("cell", "guide", "restart", "floor", "margin", "data seed", "excess NLL", "tuned"):
         assert GLOSSARY[term].endswith(".")
+
+
+def test_every_badge_has_a_meaning():
+    """Statuses of cells and verdicts link to it."""
+    statuses = [status_entry(status).text for status in (*get_args(Fitted), *FAILED)]
+    verdicts = [verdict_text(verdict) for verdict in VERDICT_COLOURS]
+    assert [text for text in (*statuses, *verdicts) if text not in GLOSSARY] == []
 
 
 def test_names_of_places_are_unique():

@@ -194,6 +194,9 @@ class Mile(Microcanonical):
         Number of draws of each member.
     doublings
         Members are not doubled.
+    start
+        ``map``: modes, from points near zero; ``fit``: draws of a mean-field normal guide each,
+        fitted from points near zero.
     energy_variance
         Target variance of the energy error of a step per dimension. At 0.1, standard deviations of
         predictions are a few per cent too large.
