@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 import jax
 import numpy as np
 import pymc as pm
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.traversal import graph_inputs
 
 from pmbnn.inference.estimators import depends_on
 from pmbnn.inference.flat import FlatModel, ModelGraphs, model_graphs, untransformed_name
@@ -32,6 +34,27 @@ def abstract(variable, dtype: str) -> jax.ShapeDtypeStruct:
 def model_values(model: pm.Model) -> dict[str, np.ndarray]:
     """The model's own values of its data variables, by name."""
     return {v.name: v.get_value() for v in model.data_vars}
+
+
+type Shared = Mapping[str, SharedVariable]
+
+
+def all_shared(model: pm.Model) -> Shared:
+    """Variables of a model whose values may be changed, by name: ``pm.Data`` and others."""
+    return {v.name: v for v in model.data_vars} | plain_shared(model)
+
+
+def plain_shared(model: pm.Model) -> Shared:
+    """Shared variables in the graphs of a model that are no ``pm.Data``, by name or number.
+
+    Graphs that are compiled have their values as constants.
+    """
+    graphs = [*model.basic_RVs, *model.rvs_to_values.values(), *model.deterministics]
+    others = graph_inputs([*graphs, *model.potentials])
+    named = {*model.data_vars, *model.dim_lengths.values()}
+    shared = [v for v in others if isinstance(v, SharedVariable) and hasattr(v, "dtype")]
+    plain = [v for v in shared if v not in named]
+    return {f"shared variable {v.name or number}": v for number, v in enumerate(plain, 1)}
 
 
 def flatten_for_steps(

@@ -14,7 +14,7 @@ import xarray as xr
 from pmbnn.core.display import Summarised
 from pmbnn.core.errors import check_whole
 from pmbnn.core.machine import Device, current_device, running_on
-from pmbnn.inference.batches import model_values
+from pmbnn.inference.batches import Shared, all_shared, model_values, plain_shared
 from pmbnn.inference.convergence import final_mean
 from pmbnn.inference.flat import FlatModel, flat_vector, flatten_model, n_observations
 from pmbnn.inference.samplers.chains import Chains, Convergence, Evidence, Samples
@@ -104,8 +104,9 @@ class Posterior(Summarised):
     def __post_init__(self) -> None:
         if not self._is_network and "_fitted_data" not in self.__dict__:
             # Without a copy: ``pm.set_data`` puts other arrays in their place.
-            data = {v.name: v.get_value(borrow=True) for v in self.origin.data_vars}
-            self.__dict__["_fitted_data"] = data
+            variables = all_shared(self.origin).items()
+            fitted = {name: variable.get_value(borrow=True) for name, variable in variables}
+            self.__dict__["_fitted_data"] = fitted
 
     # Model and verdict
 
@@ -219,9 +220,11 @@ class Posterior(Summarised):
         Raises
         ------
         ValueError
-            If too many chains broke; `to_datatree` has their draws.
+            If too many chains broke; `to_datatree` has their draws. If a shared variable that is no
+            ``pm.Data`` was changed since the fit.
         """
         self._check_not_broken("sample")
+        self.check_data("sample", plain_shared)
         posterior = self._read(self._values(draws, merged=True))["posterior"]
         return {name: array[0] for name, array in posterior.items()}
 
@@ -315,12 +318,15 @@ class Posterior(Summarised):
         if self.chains is not None and self.chains.broken.any():
             raise ValueError(f"`{method}` must have draws of the posterior, but {self.reason}.")
 
-    def check_data(self, method: str) -> None:
-        """Raise ValueError if data of a given model were changed: draws are given the former."""
+    def check_data(self, method: str, of_model: Callable[[pm.Model], Shared] = all_shared) -> None:
+        """Raise ValueError if data of a given model were changed: draws are given the former.
+
+        `of_model` returns the shared variables to check.
+        """
         if self._is_network:
             return
-        for name, fitted in self._fitted_data.items():
-            now = self.origin[name].get_value(borrow=True)
+        for name, variable in of_model(self.origin).items():
+            fitted, now = self._fitted_data[name], variable.get_value(borrow=True)
             if fitted is not now and not np.array_equal(fitted, now, equal_nan=True):
                 raise ValueError(
                     f"`{method}` must have the data that the draws are given, but `{name}` of the "

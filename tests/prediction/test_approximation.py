@@ -6,6 +6,7 @@ import any_models
 import arviz as az
 import numpy as np
 import pymc as pm
+import pytensor
 import pytest
 import xarray as xr
 
@@ -155,6 +156,23 @@ def test_what_is_of_the_fit_needs_its_data(build, tmp_path):
     assert np.isfinite(found.pareto_k)
     found.save(file)
     assert load(file, model).sample(3).keys() == found.sample(3).keys()
+
+
+def test_shared_variables_are_data_too():
+    """Draws of the fit got log-likelihoods of the values that a variable had at their first use."""
+    inputs, targets = pytensor.shared(X, name="inputs"), pytensor.shared(X[:, 0])
+    with pm.Model() as model:
+        slope = pm.Normal("slope", 0.0, 1.0, shape=2)
+        pm.Normal("y", inputs @ slope, 1.0, observed=targets)
+    found = fit(model, steps=20, progress=False)
+    for variable, name in ((inputs, "shared variable inputs"), (targets, "shared variable 1")):
+        before = variable.get_value()
+        variable.set_value(before + 1)
+        for use in (found.sample, found.log_joint, found.to_datatree, copy(found).sample):
+            with pytest.raises(ValueError, match=f"draws are given, but `{name}` of the model was"):
+                use()
+        variable.set_value(before)
+    assert np.isfinite(found.log_joint(3)).all()
 
 
 def test_inputs_that_do_not_fit(network, strange):
