@@ -1,8 +1,9 @@
 """Draws as an ArviZ tree, with the dims and coordinates that PyMC gives them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 import numpy as np
+import pandas as pd
 import pymc as pm
 import xarray as xr
 
@@ -29,12 +30,14 @@ def build_datatree(
     -------
     xr.DataTree
         The groups, ``observed_data`` and ``constant_data``, the last two as ``pm.sample`` has them.
+        Labels that netCDF cannot have are text: pairs of a MultiIndex, times with a zone.
     """
     # Half a second of start-up that fits in a sweep do not need.
     import arviz_base
-    from pymc.backends.arviz import coords_and_dims_for_inferencedata, find_constants
+    from pymc.backends.arviz import find_constants
 
-    coords, dims = coords_and_dims_for_inferencedata(model)
+    dims = {name: list(axes) for name, axes in model.named_vars_to_dims.items()}
+    coords = {dim: _labels(some) for dim, some in model.coords.items() if some is not None}
     # Of several targets, a row has one log-likelihood.
     by_row = {n: dims[n][: a.ndim - 2] for n, a in groups["log_likelihood"].items() if n in dims}
     tree = arviz_base.from_dict(
@@ -51,6 +54,13 @@ def build_datatree(
             dataset = arviz_base.dict_to_dataset(group, coords=coords, dims=dims, sample_dims=[])
             tree[name] = xr.DataTree(dataset)
     return tree
+
+
+def _labels(labels: Sequence[Hashable]) -> np.ndarray:
+    """Labels of a dim as netCDF has them: of kinds that it does not have, their text."""
+    index = pd.Index(labels, tupleize_cols=False)
+    is_plain = isinstance(index.dtype, np.dtype) and index.dtype.kind in "biufmM"
+    return index.to_numpy() if is_plain else np.array([str(label) for label in labels])
 
 
 def history_of(fits: Sequence[Fit]) -> xr.Dataset:

@@ -67,3 +67,20 @@ def test_rows_are_selected_by_their_label():
     tree = build_datatree(with_labels(), {"posterior": {}, "log_likelihood": {}}, {})
     assert tree["observed_data"]["y"].sel(obs_id="c").shape == ()
     assert tree["constant_data"]["x"].sel(obs_id="c", column=4).shape == ()
+
+
+@pytest.mark.parametrize(
+    ("labels", "second"),
+    [
+        (pd.MultiIndex.from_product([["a"], [1, 2]]), "('a', 2)"),
+        (pd.date_range("2020-01-01", periods=2, tz="Europe/Berlin"), "2020-01-02 00:00:00+01:00"),
+        (pd.period_range("2020-01", periods=2, freq="M"), "2020-02"),
+        ([("a", 1), "b"], "b"),
+    ],
+)
+def test_labels_that_netcdf_does_not_have_are_text(labels, second, tmp_path):
+    with pm.Model(coords={"day": labels}) as model:
+        pm.Poisson("n", pm.HalfNormal("mu"), observed=[1, 2], dims="day")
+    tree = build_datatree(model, {"posterior": {}, "log_likelihood": {}}, {})
+    assert tree["observed_data"]["day"].values[1] == second
+    tree.to_netcdf(tmp_path / "tree.nc")
