@@ -294,6 +294,21 @@ def test_every_result_and_table_is_described():
     assert [n for n in sorted(TAKEN[TABLE]) if f"`{n}.csv`" not in text] == []
 
 
+def test_columns_of_tables_of_comparisons_are_described():
+    from pmbnn.compare import agreement, baselines, contrasts, over_data, sensitivity
+    from pmbnn.compare.claims import CLAIMS
+
+    text = (ROOT / "docs" / "results.md").read_text()
+    columns = {
+        *(contrasts.VERDICT_COLUMNS + over_data.COLUMNS + baselines.PAIRED_COLUMNS),
+        *(agreement.JUDGEMENTS + sensitivity.COLUMNS + CLAIMS),
+        *("regret", "regret_se", "regret_largest", "right", "by_chance"),
+        *("total_variation", "wasserstein", "mean_distance", "sd_ratio", "kl_gap"),
+    }
+    ends = {f"{name}_{end}" for name in contrasts.COLUMN for end in ("low", "high")}
+    assert [n for n in sorted(columns - ends) if f"`{n}`" not in text] == []
+
+
 def test_the_grid_of_the_first_page_is_an_experiment(tmp_path):
     from pmbnn.experiment.load import load_experiment
 
