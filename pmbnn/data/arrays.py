@@ -354,9 +354,17 @@ class Dataset(Summarised):
             The frame cannot be used.
         ConfigError
             A setting is not valid.
+        TypeError
+            It is no pandas frame.
         """
+        import pandas as pd
+
         from pmbnn.data.frames import FrameSettings, arrays_from_frame, names_of_targets
 
+        if not isinstance(frame, pd.DataFrame):
+            kind = f"{type(frame).__module__.partition('.')[0]}.{type(frame).__name__}"
+            remedy = ": call its `to_pandas()`" if hasattr(frame, "to_pandas") else ""
+            raise TypeError(f"`frame` must be a pandas DataFrame, got {kind}{remedy}.")
         checked = FrameSettings(target=target, **settings)
         origin = Origin(arrays_from_frame(frame, checked, "frame"), checked, name)
         return _in_memory(origin, "frame", names_of_targets(checked)[0], "frame")

@@ -343,11 +343,11 @@ def _fit_encoder(
 def _levels(column: "Series", name: str, categorical: bool, title: str) -> list[str] | None:
     """Categories of a column; None where it holds numbers."""
     kind = column.dtype
-    if not categorical and pd.api.types.is_numeric_dtype(kind):
-        return None
     if pd.api.types.is_datetime64_any_dtype(kind) or kind.kind in "mc":
         rule = "must hold numbers, text or truth values"
         raise DataError(f"{title}: column `{name}` {rule}, got {kind}.")
+    if not categorical and pd.api.types.is_numeric_dtype(kind):
+        return None
     if not categorical and not isinstance(kind, pd.CategoricalDtype):
         remedies = (
             "name it under `categorical` if it is none",

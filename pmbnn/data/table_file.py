@@ -122,9 +122,12 @@ def read_table(
         raise DataError(f"{title}: cannot be read: save it as .xlsx or CSV.")
     if suffix in PARQUET:
         with _decoding(title, "parquet"):
-            # Labels of rows may be those of several tables that were joined, some of them twice.
-            frame = pd.read_parquet(path).reset_index(drop=True)
-        table = TableFile(frame, settings)
+            frame = pd.read_parquet(path)
+        names = [f"`{name}`" for name in frame.index.names if name is not None]
+        left_out = f"the index {', '.join(names)} is left out: `reset_index()` makes columns of it"
+        notes = (left_out,) if names else ()
+        # Labels of rows may be those of several tables that were joined, some of them twice.
+        table = TableFile(frame.reset_index(drop=True), settings, notes)
     elif suffix in EXCEL:
         settings = settings._replace(separator=",", encoding=None)
         table = _read_text(_sheet(path, title), title, settings, "utf-8", ".", texts)
@@ -201,13 +204,16 @@ def _text(path: Path, title: str, encoding: str | None) -> tuple[str, str]:
 
 
 def _unpacked(path: Path, title: str) -> bytes:
-    if path.suffix == ".zip":
+    suffix = path.suffix.lower()
+    if suffix == ".zip":
         with zipfile.ZipFile(path) as archive:
-            files = [name for name in archive.namelist() if not name.endswith("/")]
+            # macOS adds a folder with what its file system knows of the files.
+            names = [n for n in archive.namelist() if not n.startswith("__MACOSX/")]
+            files = [name for name in names if not name.endswith("/")]
             if len(files) != 1:
                 raise DataError(f"{title}: must hold one file, got {len(files)}.")
             return archive.read(files[0])
-    opener = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}.get(path.suffix, open)
+    opener = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}.get(suffix, open)
     with opener(path, "rb") as file:
         return file.read()
 

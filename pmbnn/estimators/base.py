@@ -471,7 +471,17 @@ class BayesianNetwork(BaseEstimator):
     def _checked(self, x) -> np.ndarray:
         """Inputs for prediction, checked against those of the fit."""
         check_is_fitted(self, "posterior_")
-        return validate_data(self, x, dtype=np.float64, reset=False)
+        return self._validated(x, reset=False)
+
+    def _validated(self, x, *y, **options) -> Any:
+        """Inputs, and targets if given, as `validate_data` returns them; a ValueError of dates.
+
+        Their numbers have the unit of the array, which may be another one in new rows.
+        """
+        kind = np.asarray(x).dtype if hasattr(x, "dtype") or hasattr(x, "dtypes") else None
+        if kind is not None and kind.kind in "mM":
+            raise ValueError(f"`X` must hold numbers, got {kind}.")
+        return validate_data(self, x, *y, dtype=np.float64, **options)
 
 
 SCORES = "calibration_scores_"

@@ -3,9 +3,10 @@
 from typing import Self
 
 import numpy as np
+import pandas as pd
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from pmbnn.estimators.base import BayesianNetwork
 from pmbnn.prediction.conformal import checked_level, normalised, probability_above
@@ -110,7 +111,8 @@ class BNNClassifier(ClassifierMixin, BayesianNetwork):
             x, x_aside, y, y_aside = self._set_aside(X, y, calibrate_on, stratify=y)
             return self.fit(x, y).calibrate(x_aside, y_aside)
         with self._unless_it_fails():
-            x, y = validate_data(self, X, y, dtype=np.float64)
+            _check_labels(y)
+            x, y = self._validated(X, y)
             check_classification_targets(y)
             self.classes_, labels = np.unique(y, return_inverse=True)
             if len(self.classes_) < 2:
@@ -146,7 +148,8 @@ class BNNClassifier(ClassifierMixin, BayesianNetwork):
             If inputs or labels cannot be used, or a label is not one of `classes_`.
         """
         check_is_fitted(self, "posterior_")
-        x, y = validate_data(self, X, y, dtype=np.float64, reset=False)
+        _check_labels(y)
+        x, y = self._validated(X, y, reset=False)
         check_classification_targets(y)
         if unknown := sorted({*y.tolist()} - {*self.classes_.tolist()}, key=str):
             raise ValueError(f"`y` must have labels of the fit, got {unknown[0]!r}.")
@@ -187,3 +190,11 @@ class BNNClassifier(ClassifierMixin, BayesianNetwork):
             return probability_above(self.predict_proba(X)) < level
         quantile = self._quantile(level)
         return probability_above(self.predict_proba(X)) <= quantile
+
+
+def _check_labels(y) -> None:
+    """Raise ValueError if a label is missing, whatever its kind: these cannot be sorted."""
+    missing = pd.isna(np.asarray(y, dtype=object)) if y is not None else np.zeros(0, bool)
+    if missing.any():
+        row = np.argwhere(missing)[0][0] + 1
+        raise ValueError(f"`y` must have a label for each row, but that of row {row} is missing.")

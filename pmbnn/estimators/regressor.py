@@ -4,7 +4,7 @@ from typing import Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from pmbnn.data.arrays import Standardisation, fit_standardisation
 from pmbnn.estimators.base import BayesianNetwork
@@ -67,7 +67,7 @@ class BNNRegressor(RegressorMixin, BayesianNetwork):
             x, x_aside, y, y_aside = self._set_aside(X, y, calibrate_on)
             return self.fit(x, y).calibrate(x_aside, y_aside)
         with self._unless_it_fails():
-            x, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+            x, y = self._validated(X, y, y_numeric=True)
             y = _as_numbers(y)
             standardisation = fit_standardisation(y[:, None], "feature")
             return self._fit(x, standardisation(y), target_standardisation=standardisation)
@@ -100,7 +100,7 @@ class BNNRegressor(RegressorMixin, BayesianNetwork):
             If inputs or targets cannot be used.
         """
         check_is_fitted(self, "posterior_")
-        x, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, reset=False)
+        x, y = self._validated(X, y, y_numeric=True, reset=False)
         y = _as_numbers(y)
         density = self._posterior().predict(x)
         scores = standardised_error(density, y)

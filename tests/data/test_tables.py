@@ -241,6 +241,25 @@ def test_labels_of_rows_in_parquet_are_left_out(monkeypatch):
     assert frame["a"].to_dict() == {0: 1, 1: 2, 2: 10, 3: 20}
 
 
+def test_a_named_index_in_parquet_is_left_out_with_a_word(monkeypatch):
+    table = pd.DataFrame({"a": [1.0, 2.0]}, index=pd.Index([3, 4], name="id"))
+    monkeypatch.setattr(pd, "read_parquet", lambda path: table)
+    write("", "t.parquet")
+    (note,) = read_table(stamp_of(Path("t.parquet")), "t.parquet").notes
+    assert note == "the index `id` is left out: `reset_index()` makes columns of it"
+
+
+def test_packed_files_as_others_write_them():
+    """Names in capitals, and what macOS adds to a ZIP file."""
+    Path("T.CSV.GZ").write_bytes(gzip.compress(b"a,y\n1,2\n"))
+    with zipfile.ZipFile("T.ZIP", "w") as archive:
+        archive.writestr("t.csv", "a,y\n1,2\n")
+        archive.writestr("__MACOSX/._t.csv", "Mac OS X")
+    for name in ("T.CSV.GZ", "T.ZIP"):
+        frame = read_table(stamp_of(Path(name)), name).frame
+        assert frame.to_dict("list") == {"a": [1], "y": [2]}
+
+
 # Arrays and frames
 
 
@@ -250,6 +269,25 @@ def test_a_frame_is_what_its_file_is():
     frame = pd.read_csv(name)
     found = pb.Dataset.from_frame(frame, target="y", seed=2, split=pb.RandomSplit(test_size=0.3))
     assert found.fingerprint == loaded.fingerprint
+
+
+def test_frames_of_other_libraries_are_refused():
+    class Frame:
+        __module__ = "polars.dataframe"
+
+        def to_pandas(self):
+            raise NotImplementedError
+
+    rule = r"`frame` must be a pandas DataFrame, got polars.Frame: call its `to_pandas\(\)`\."
+    with pytest.raises(TypeError, match=rule):
+        pb.Dataset.from_frame(Frame(), "y")
+
+
+def test_complex_numbers_are_refused():
+    """Their real parts were taken."""
+    frame = pd.DataFrame({"a": np.arange(20) * 1j, "y": np.arange(20) / 7})
+    with pytest.raises(DataError, match="`a` must hold numbers, text or truth values, got c"):
+        pb.Dataset.from_frame(frame, "y")
 
 
 def test_columns_of_a_frame_may_be_numbered():

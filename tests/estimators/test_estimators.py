@@ -103,6 +103,27 @@ def test_targets_that_are_no_numbers(kind):
         pb.BNNRegressor().fit(x, y.astype(int).astype(kind))
 
 
+@pytest.mark.parametrize("unit", ["D", "ns"])
+def test_inputs_that_are_dates(unit):
+    """Their numbers have a unit that those of other rows need not have."""
+    days = pd.DataFrame(
+        {"day": np.arange(20).astype("datetime64[D]").astype(f"datetime64[{unit}]")}
+    )
+    for x in (days, days.to_numpy()):
+        with pytest.raises(ValueError, match="`X` must hold numbers, got datetime64"):
+            pb.BNNRegressor().fit(x, np.arange(20.0))
+
+
+@pytest.mark.parametrize("missing", [None, pd.NA, np.nan])
+def test_a_missing_label_is_named(missing):
+    x, _ = labelled()
+    y = ["a", "b"] * (len(x) // 2)
+    y[2] = missing
+    for labels in (y, pd.Series(y, dtype="string")):
+        with pytest.raises(ValueError, match="a label for each row, but that of row 3 is missing"):
+            pb.BNNClassifier().fit(x, labels)
+
+
 def test_inputs_are_standardised_unless_it_is_switched_off(monkeypatch):
     datasets = []
     monkeypatch.setattr(base, "fitted", lambda cell, dataset: datasets.append(dataset))
