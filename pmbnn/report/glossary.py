@@ -83,8 +83,8 @@ VERDICTS: Mapping[str, str] = {
     "result.",
     "ensemble": "Chains that each keep to a mode of their own, pooled (MILE). They are no draws of "
     "the posterior, and verdicts about them are about the procedure.",
-    "refuted": "Chains whose mean log-likelihood is below the ELBO or the evidence of the same model: "
-    "their draws are not of the posterior, and are compared with nothing.",
+    "refuted": "Chains whose mean log-likelihood is below the ELBO or the evidence of the same "
+    "model: their draws are not of the posterior, and are compared with nothing.",
     "improper": "A fit under a prior without a normalised density, such as a flat one. Its ELBO "
     "has no maximum.",
     "diverged": "There is no result: the ELBO is not finite, Laplace's approximation found no "
