@@ -334,13 +334,13 @@ def state_lines(folder: Path, state: FolderState) -> list[str]:
     lines = [f"{state.name} ({folder}): {finished}{f' ({counts})' if counts else ''}{writing}"]
     if state.overrides:
         lines.append(f"changed settings: {' '.join(state.overrides)}")
-    if state.missing and not state.writer:
+    if state.missing and not state.is_being_written:
         lines.append(f"{state.missing} missing: the same `pmbnn sweep` command fits them")
     lines += [f"broken: {problem}" for problem in state.broken]
     if line := superseded_line(folder, state.superseded):
         lines.append(line)
     # A running sweep makes its tables at the end.
-    if state.stale and not state.writer:
+    if state.stale and not state.is_being_written:
         lines.append(f"stale, {stale_line(state.stale)}")
     lines += [f"refuted: {line}" for line in invalid_chains(state.records).values()]
     failed = [record for record in state.records if record.failed]

@@ -14,6 +14,9 @@ from pmbnn.results.present import ResultsError, present_list, read_json_text, su
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import WRITER, Results
 
+UNLESS_ENDED = ", unless that has ended"
+"""End of the words on a writer of another machine, where it cannot be looked for."""
+
 
 class FolderState(NamedTuple):
     """Cells and files of a results folder.
@@ -51,6 +54,11 @@ class FolderState(NamedTuple):
     def statuses(self) -> Counter[str]:
         """Number of finished cells of each status."""
         return Counter(record.status for record in self.records)
+
+    @property
+    def is_being_written(self) -> bool:
+        """Whether a process is known to write the folder, of this machine."""
+        return bool(self.writer) and not self.writer.endswith(UNLESS_ENDED)
 
     @property
     def cells(self) -> int:
@@ -101,10 +109,11 @@ def writer_of(folder: Path) -> str:
     try:
         writer = json.loads((folder / WRITER).read_text(encoding="utf-8"))
         host, process, started = writer["host"], int(writer["process"]), writer["started"]
-        if os.name == "posix" and host == socket.gethostname():
+        is_here = os.name == "posix" and host == socket.gethostname()
+        if is_here:
             os.kill(process, 0)  # an error unless it runs
     except PermissionError:  # of another user
         pass
     except (OSError, ValueError, KeyError, TypeError):
         return ""
-    return f"process {process} on {host} since {started}"
+    return f"process {process} on {host} since {started}{'' if is_here else UNLESS_ENDED}"

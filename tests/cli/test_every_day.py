@@ -207,6 +207,17 @@ def test_show_beside_a_sweep_disturbs_nothing(folder):
     assert kept == {path: before[path] for path in kept}
 
 
+def test_show_of_a_writer_of_another_machine(folder):
+    """It may have been killed there: nothing else removes the file that names it."""
+    writer = {"host": "node7", "process": 12, "started": "2026-01-02 03:04:05 +0000"}
+    results = Results(folder)
+    results.write_json(".writer.json", writer)
+    list_present(results, [*results.cell_names(), "to-be-fitted"])
+    first, *rest = call("show", folder).stdout.splitlines()
+    assert first.endswith(f"process 12 on node7 since {writer['started']}, unless that has ended")
+    assert "1 missing: the same `pmbnn sweep` command fits them" in rest
+
+
 def test_show_of_no_results(tmp_path):
     for name, message in (("gone", "does not exist"), ("", "must be a results folder")):
         done = call("show", tmp_path / name)
