@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from pmbnn.cli import analyse, predict, run
-from pmbnn.cli.command import Command, Commands
+from pmbnn.cli.command import Command, Commands, write_any_sign
 
 DAILY, FURTHER, FILES = "Commands of every day", "Further analyses", "Manage files"
 """Panels of the help; commands are in the order of use."""
@@ -56,3 +56,4 @@ def pmbnn(
     ] = False,
 ) -> None:
     """Bayesian neural networks as PyMC models: run and analyse experiments."""
+    write_any_sign()

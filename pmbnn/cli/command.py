@@ -1,5 +1,7 @@
 """What the commands share: options, exit statuses, errors that end a command, the console."""
 
+import codecs
+import io
 import signal
 import sys
 import threading
@@ -120,6 +122,27 @@ TrustPlugins = Annotated[
     ),
 ]
 """Of commands that rebuild stored cells, or read the experiment file of a results folder."""
+
+
+PLAIN_SIGNS = {"−": "-", "–": "-", "×": "x", "±": "+/-"}
+"""Signs of numbers in encodings that lack them; other characters are escaped."""
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    """Handler of errors of `write_any_sign`."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lacking = error.object[error.start : error.end]
+    signs = (PLAIN_SIGNS.get(sign, ascii(sign)[1:-1]) for sign in lacking)
+    return "".join(signs), error.end
+
+
+def write_any_sign() -> None:
+    """Let output go on where its encoding lacks a sign, as that of files on Windows lacks "−"."""
+    codecs.register_error("pmbnn", _plain)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="pmbnn")
 
 
 @contextmanager

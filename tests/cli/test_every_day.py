@@ -207,6 +207,12 @@ def test_show_beside_a_sweep_disturbs_nothing(folder):
     assert kept == {path: before[path] for path in kept}
 
 
+def test_output_in_an_encoding_without_some_signs(folder):
+    """As of a file on Windows: commands ended in a UnicodeEncodeError before they wrote tables."""
+    done = CliRunner(charset="ascii").invoke(app, ["show", str(folder)])
+    assert done.exit_code == 0 and "normal x fixed 1" in done.stdout
+
+
 def test_show_of_a_writer_of_another_machine(folder):
     """It may have been killed there: nothing else removes the file that names it."""
     writer = {"host": "node7", "process": 12, "started": "2026-01-02 03:04:05 +0000"}
