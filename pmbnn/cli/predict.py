@@ -396,22 +396,22 @@ def _predict_table(
         If it is not one table, or cannot be predicted for.
     """
     from pmbnn.data import DataError
-    from pmbnn.results.new_rows import predict_rows, rounded
+    from pmbnn.results.new_rows import predict_rows, records_text, rounded
 
     if len(files) > 1:
         raise DataError(f"A table must be given alone, got {', '.join(map(str, files))}.")
     (file,) = files
     if not file.exists():
         raise DataError(f"{file} does not exist.")
+    if out is not None and out.exists() and out.samefile(file):
+        raise DataError(f"`--out` must be another file than the table, got `{out}`.")
     rows, others = _read_table(file, cell)
     table = predict_rows(cell, rows, draws, title=str(file), uncertainty=uncertainty)
     _say_which(cell, named)
     if taken := [name for name in others if name in table]:
         typer.echo(f"left out, as predictions have these names: {', '.join(taken)}", err=True)
     table = others.drop(columns=taken).join(table if as_json else rounded(table))
-    text = (
-        table.to_json(orient="records", indent=2) + "\n" if as_json else table.to_csv(index=False)
-    )
+    text = records_text(table) if as_json else table.to_csv(index=False)
     if out is None:
         sys.stdout.write(text)
     else:

@@ -1,5 +1,6 @@
 """Predictions of a stored cell for rows of a table that it was not fitted on."""
 
+import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,6 +26,7 @@ from pmbnn.results.names import (
     settings_row,
 )
 from pmbnn.results.present import ResultsError, counted
+from pmbnn.results.record import finite
 from pmbnn.results.specifications import stored_specifications
 from pmbnn.results.tables import union_of_names
 
@@ -169,6 +171,15 @@ def rounded(predictions: pd.DataFrame) -> pd.DataFrame:
             variances = [name for name in predictions if name.startswith(prefix + UNCERTAINTY)]
             decimals |= dict.fromkeys(variances, of_variance)
     return predictions.round(decimals)
+
+
+def records_text(table: pd.DataFrame) -> str:
+    """A table as a JSON list of its rows, with all digits; missing entries are null.
+
+    That of pandas has ten decimals: of predictions in small units that is none.
+    """
+    rows = table.astype(object).where(table.notna(), None).to_dict("records")
+    return json.dumps(finite(rows), indent=2, allow_nan=False, default=str) + "\n"
 
 
 def _decimals(smallest: float) -> int:

@@ -287,6 +287,24 @@ def test_numbers_have_the_decimals_of_their_uncertainty():
     assert large["y_mean"].tolist() == [2015234560.0, 3000000.0]
 
 
+def test_json_has_all_digits():
+    """Means of small targets were 0.0, as pandas writes ten decimals."""
+    day = pd.date_range("2020-01-01", periods=3)
+    table = pd.DataFrame({"mean": [1.23456e-12, np.inf, 3.0], "id": ["7", None, "ü"], "day": day})
+    first, second, third = json.loads(new_rows.records_text(table))
+    assert first == {"mean": 1.23456e-12, "id": "7", "day": "2020-01-01 00:00:00"}
+    assert (second["mean"], second["id"]) == (None, None) and third["id"] == "ü"
+
+
+def test_predictions_do_not_take_the_place_of_their_table(opened, tmp_path):
+    file = tmp_path / "new.csv"
+    plants().to_csv(file, index=False)
+    before = file.read_bytes()
+    done = run(opened, file, "--out", file)
+    assert done.exit_code == 2 and "`--out` must be another file than the table" in done.stderr
+    assert file.read_bytes() == before
+
+
 @pytest.mark.parametrize("name", ["neu.txt", "neu.tsv", "neu.dat", "neu", "neu.csv", "neu.xlsx"])
 def test_a_table_of_another_program_under_any_name(opened, tmp_path, monkeypatch, name):
     """The rows that are predicted for are those that were written."""
