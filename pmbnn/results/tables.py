@@ -100,8 +100,8 @@ def readable(table: pd.DataFrame, cells: Sequence[Cell]) -> pd.DataFrame:
     """A table of cells, or of combinations, as its CSV file has it.
 
     First what a person looks for: the sweep, the data set and its seed, network, prior, hyperprior,
-    likelihood and inference by their short names, each where it varies; then how the fits went, and
-    the results. Last come the cell's name and the settings that vary, under dotted names. Settings
+    likelihood and inference by their short names and the seed of the fit, each where it varies;
+    then how the fits went, and the results. Last come the cell's name and the settings that vary, under dotted names. Settings
     that do not vary are in ``experiment.yaml``.
 
     Parameters
@@ -121,8 +121,11 @@ def readable(table: pd.DataFrame, cells: Sequence[Cell]) -> pd.DataFrame:
             leading[section] = section_labels(cells, section)
         if section == "dataset" and SEED in table:
             leading["seed"] = table[SEED]
+        if section == "inference" and FIT_SEED in varying:
+            leading[FIT_SEED] = table[FIT_SEED]
     first = pd.DataFrame(leading, index=table.index)
     first = first[[name for name in first if first[name].nunique() > 1]]
+    varying = [name for name in varying if name not in first]
     status, last = ([n for n in names if n in table] for names in (STATUS, ("name", *varying)))
     rest = [n for n in table if n not in {"sweep", *settings, *status, *last}]
     return pd.concat([first, table[[*status, *rest, *last]]], axis=1)

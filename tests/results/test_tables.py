@@ -82,6 +82,9 @@ def test_leading_columns_are_those_that_vary():
     ]
     table = readable(metrics_table(made), [one.cell for one in made])
     assert list(table)[:5] == ["sweep", "dataset", "network", "inference", "status"]
+    again = [makers.record(inference={"seed": seed}) for seed in range(2)]
+    columns = [*readable(metrics_table(again), [one.cell for one in again])]
+    assert columns[:2] == ["inference.seed", "status"] and columns.count("inference.seed") == 1
     alone = readable(metrics_table(made[:1]), [made[0].cell])
     assert list(alone)[0] == "status" and not any("." in name for name in alone)
     assert readable(metrics_table([]), []).empty
