@@ -101,8 +101,8 @@ def readable(table: pd.DataFrame, cells: Sequence[Cell]) -> pd.DataFrame:
 
     First what a person looks for: the sweep, the data set and its seed, network, prior, hyperprior,
     likelihood and inference by their short names and the seed of the fit, each where it varies;
-    then how the fits went, and the results. Last come the cell's name and the settings that vary, under dotted names. Settings
-    that do not vary are in ``experiment.yaml``.
+    then how the fits went, and the results. Last come the cell's name and the settings that vary,
+    under dotted names. Settings that do not vary are in ``experiment.yaml``.
 
     Parameters
     ----------
