@@ -23,6 +23,7 @@ from filelock import FileLock, Timeout
 from pmbnn.prediction.trace_file import Writer as Writer
 from pmbnn.prediction.trace_file import flush, load_tree
 from pmbnn.prediction.trace_file import trace_writer as trace_writer
+from pmbnn.results.present import FILE as CELLS
 from pmbnn.results.present import (
     ResultsError,
     check_fits,
@@ -41,6 +42,13 @@ from pmbnn.results.record import RECORD, CellRecord, OtherFormatError, StoredFil
 
 LOCK, WRITER = ".lock", ".writer.json"
 """Files of a results folder: the lock itself, and its present writer."""
+
+
+WRITTEN = (
+    *("experiment.yaml", "published.yaml", "provenance.json"),
+    *("metrics.csv", "summary.csv", "index.html"),
+)
+"""Files that a sweep writes or removes, under names that other files may have."""
 
 
 class FolderBusyError(ResultsError):
@@ -65,8 +73,9 @@ def writing(folder: Path, wait: bool = False) -> Iterator[None]:
     FolderBusyError
         If another process writes there and `wait` is false.
     ResultsError, StorageError
-        If the folder cannot be written.
+        If the folder cannot be written, or has files of other origin that would be written over.
     """
+    _check_free(folder)
     lock = FileLock(folder / LOCK, timeout=-1 if wait else 0)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -88,6 +97,18 @@ def writing(folder: Path, wait: bool = False) -> Iterator[None]:
         with suppress(OSError):
             (folder / WRITER).unlink(missing_ok=True)
         lock.release()
+
+
+def _check_free(folder: Path) -> None:
+    """Raise ResultsError if files would be written over in a folder that holds no results."""
+    if (folder / "cells").is_dir() or (folder / CELLS).exists():
+        return
+    for name in WRITTEN:
+        if (folder / name).is_file():
+            raise ResultsError(
+                f"The results folder `{folder}` must be new or one of results, and a file that no "
+                f"sweep wrote would be lost: `{folder / name}`. Choose another folder (`--out`)."
+            )
 
 
 def _writer(folder: Path) -> str:

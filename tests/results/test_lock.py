@@ -69,3 +69,16 @@ def test_a_folder_that_cannot_be_made(tmp_path):
     (tmp_path / "file").write_text("mine")
     with pytest.raises(ResultsError, match="cannot be written"), writing(tmp_path / "file"):
         pytest.fail("held")
+
+
+@pytest.mark.parametrize("name", ["experiment.yaml", "index.html"])
+def test_files_of_others_are_not_written_over(tmp_path, name):
+    """As those of a working directory that is named as the results folder."""
+    (tmp_path / name).write_text("mine")
+    rule = f"must be new or one of results, and a file that no sweep wrote would be lost: .*{name}"
+    with pytest.raises(ResultsError, match=rule), writing(tmp_path):
+        pytest.fail("it would be written over")
+    assert os.listdir(tmp_path) == [name]
+    (tmp_path / "cells").mkdir()
+    with writing(tmp_path):
+        pass
