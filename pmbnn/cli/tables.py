@@ -334,8 +334,10 @@ def state_lines(folder: Path, state: FolderState) -> list[str]:
     lines = [f"{state.name} ({folder}): {finished}{f' ({counts})' if counts else ''}{writing}"]
     if state.overrides:
         lines.append(f"changed settings: {' '.join(state.overrides)}")
-    if state.missing and not state.is_being_written:
-        lines.append(f"{state.missing} missing: the same `pmbnn sweep` command fits them")
+    missing = {"sweep": state.missing - state.unsampled, "check": state.unsampled}
+    for command, number in missing.items():
+        if number and not state.is_being_written:
+            lines.append(f"{number} missing: the same `pmbnn {command}` command fits them")
     lines += [f"broken: {problem}" for problem in state.broken]
     if line := superseded_line(folder, state.superseded):
         lines.append(line)

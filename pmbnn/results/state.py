@@ -29,6 +29,8 @@ class FolderState(NamedTuple):
         Finished present cells, in the experiment's order.
     missing
         Number of present cells that are not finished.
+    unsampled
+        Number of those that ``pmbnn check`` samples.
     broken
         Cells that have changed since they were written, a line each.
     superseded
@@ -44,6 +46,7 @@ class FolderState(NamedTuple):
     name: str
     records: tuple[CellRecord, ...]
     missing: int
+    unsampled: int
     broken: list[str]
     superseded: int
     stale: dict[str, str]
@@ -81,6 +84,7 @@ def folder_state(folder: Path) -> FolderState:
     if not present.cells:
         raise ResultsError(f"The folder `{folder}` must be a results folder: no sweep wrote it.")
     finished = [name for name in present.cells if results.is_finished(name)]
+    missing = present.cells.keys() - set(finished)
     checked = [checked_record(results, name) for name in finished]
     records = tuple(record for record in checked if isinstance(record, CellRecord))
     broken = [str(problem) for problem in checked if isinstance(problem, Problem)]
@@ -88,7 +92,8 @@ def folder_state(folder: Path) -> FolderState:
     return FolderState(
         present.experiment,
         records,
-        len(present.cells) - len(finished),
+        len(missing),
+        len(missing.intersection(present.references)),
         broken,
         len(superseded_names(folder)),
         {file: COMMANDS.get(file, "sweep") for file in stale},

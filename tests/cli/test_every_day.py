@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 import pmbnn as pb
 from pmbnn.cli import app
 from pmbnn.cli.tables import best_lines, reliability_table, state_table
+from pmbnn.results.present import read_list
 from pmbnn.results.store import Results, writing
 
 TEXT = """
@@ -205,6 +206,19 @@ def test_show_beside_a_sweep_disturbs_nothing(folder):
     assert any(line.startswith("stale, ") and "metrics.csv" in line for line in after)
     kept = {path: path.stat().st_mtime_ns for path in before if path.is_file()}
     assert kept == {path: before[path] for path in kept}
+
+
+def test_show_of_cells_that_a_check_did_not_sample(folder):
+    """A sweep does not fit them."""
+    results = Results(folder)
+    list_present(results, [*results.cell_names(), "sampled", "fitted"])
+    content = read_list(folder).content
+    results.write_json("cells.json", content | {"references": ["sampled"]})
+    lines = call("show", folder).stdout.splitlines()
+    assert [line for line in lines if "missing" in line] == [
+        "1 missing: the same `pmbnn sweep` command fits them",
+        "1 missing: the same `pmbnn check` command fits them",
+    ]
 
 
 def test_output_in_an_encoding_without_some_signs(folder):
