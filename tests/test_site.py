@@ -224,6 +224,17 @@ def test_yaml_of_the_page_on_experiment_files_is_valid(tmp_path):
     assert checked == sections | {"contrasts", "margin"}
 
 
+def test_the_sweep_of_the_page_on_uncertainty_is_whole(tmp_path):
+    """Numbers are shown for it: all that decides them is written there."""
+    from pmbnn.experiment.load import experiment_of
+
+    [sweep] = [
+        yaml.safe_load(text) for language, text in blocks("uncertainty") if language == "yaml"
+    ]
+    whole = {"name": "shown", "sweeps": [{"name": "shown", **sweep}]}
+    assert len(experiment_of(whole, tmp_path).cells) == 10
+
+
 def test_the_job_that_the_page_on_clusters_submits():
     """A worker of one thread for each core, within the environment that the page names."""
     import dask

@@ -56,7 +56,7 @@ class BNNClassifier(ClassifierMixin, BayesianNetwork):
     standardise
         Whether each feature is brought to mean 0 and standard deviation 1 over the training rows.
     random_state
-        Seed of everything random; the same number gives the same bits.
+        Seed of everything random; on one machine, the same number gives the same bits.
     progress
         Whether to show stages and steps.
     device
