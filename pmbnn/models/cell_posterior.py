@@ -81,8 +81,6 @@ class CellPosterior(NamesFiles, Prior):
         if not isinstance(settings, Mapping):
             return settings
         path = settings.get("path")
-        if settings.get("fan_in"):
-            raise SettingError("fan_in", "must be false with prior `cell`, which has no scale")
         if not isinstance(path, str) or settings.get("sha256") is not None:
             return settings
         try:

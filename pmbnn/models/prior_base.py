@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import model_validator
 
+from pmbnn.core.errors import SettingError
 from pmbnn.core.spec import Positive, Specification, added
 
 if TYPE_CHECKING:
@@ -25,10 +26,10 @@ class Prior(Specification):
     ----------
     fan_in
         Divide the scale by the square root of the number of inputs of a unit (Neal, 1996).
+        ``flat`` and ``cell`` have no scale.
     bias_scale
         Fixed scale of the biases, whatever ``fan_in`` and the hyperprior are. By default, biases
-        have the scale of the weights of their layer; ``flat`` and
-        ``cell`` take none.
+        have the scale of the weights of their layer; ``flat`` and ``cell`` take none.
     """
 
     kind: str
@@ -76,12 +77,14 @@ class Prior(Specification):
         return type(self).own_scales is Prior.own_scales
 
     @model_validator(mode="after")
-    def _biases_have_a_scale(self):
-        if self.bias_scale is not None and not self.has_scale:
-            raise ValueError(
-                f"must leave out `bias_scale` with prior `{self.kind}`, which has no scale, "
-                f"got {self.bias_scale:g}"
-            )
+    def _scaled_by_something(self):
+        if self.has_scale:
+            return self
+        without = f"with prior `{self.kind}`, which has no scale"
+        if self.fan_in:
+            raise SettingError("fan_in", f"must be false {without}")
+        if self.bias_scale is not None:
+            raise ValueError(f"must leave out `bias_scale` {without}, got {self.bias_scale:g}")
         return self
 
     @property

@@ -561,6 +561,10 @@ MISTAKES = [
         "got 2.",
     ),
     (
+        experiment(prior="{kind: [normal, flat], fan_in: true}"),
+        "`sweeps[0].prior.fan_in` must be false with prior `flat`, which has no scale.",
+    ),
+    (
         experiment(prior="{kind: normal, bias_scale: 0}"),
         "`sweeps[0].prior.bias_scale` must be > 0, got 0.",
     ),

@@ -170,6 +170,8 @@ def test_folders_that_are_no_finished_cell(tmp_path):
     with pytest.raises(ConfigError, match=r"^`path` must be the folder of a finished cell"):
         CellPosterior(path=path)
     write_cell(path)
+    with pytest.raises(ConfigError, match="`fan_in` must be false with prior `cell`"):
+        CellPosterior(path=path, fan_in=True)
     record = json.loads((path / "metrics.json").read_text())
     (path / "metrics.json").write_text(json.dumps(record | {"files": {}, "status": "diverged"}))
     with pytest.raises(ConfigError, match="must be a cell with a fit, not one with status diverg"):
@@ -179,8 +181,6 @@ def test_folders_that_are_no_finished_cell(tmp_path):
         file.write(b"more")
     with pytest.raises(ConfigError, match="must be a whole cell, but trace.nc is not the file tha"):
         CellPosterior(path=path)
-    with pytest.raises(ConfigError, match="`fan_in` must be false with prior `cell`"):
-        CellPosterior(path=path, fan_in=True)
     with pytest.raises(ConfigError, match="`path` is missing"):
         CellPosterior()
 
