@@ -16,9 +16,9 @@ from pmbnn.experiment.load import (
 from pmbnn.experiment.plan import wanted_cells
 from pmbnn.inference.samplers.settings import Sampling
 from pmbnn.models.quantiles import has_quantiles
-from pmbnn.results.present import present_list
+from pmbnn.results.present import CellList, counted, present_list
 from pmbnn.results.store import ResultsError
-from pmbnn.sweep.cells import prepare
+from pmbnn.sweep.cells import Run, prepare
 
 
 @dataclass(frozen=True)
@@ -67,21 +67,24 @@ def references(
         If the sampler does not fit the experiment, or `only` no cell.
     """
     before = experiment_of_folder(folder)
-    present_list(folder)  # an older format is an error
+    present = present_list(folder)  # an older format is an error
     chosen = [cell for cell in wanted_cells(before, only) if not cell.samples_posterior]
     run = prepare(before, folder, devices)
     names = {cell: run.tasks[cell].name for cell in chosen}
     stored = [cell for cell, name in names.items() if run.results.is_finished(name)]
     finished = [cell for cell in stored if run.results.load_record(names[cell]).results]
+    changed = _changed(run, present)
     if not finished:
         kind = f" of device {devices[0].kind}" if devices[0].is_accelerator else ""
-        raise ResultsError(f"`{folder}` has no finished fit{kind} to hold against the posterior.")
+        rule = f"has no finished fit{kind} to hold against the posterior"
+        raise ResultsError(f"`{folder}` {rule}{''.join(f' ({line})' for line in changed)}.")
     lacking = without_quantiles(before) if settings.needs_quantiles else {}
     after = with_sampler(before, settings, folder, lacking)
     check_data(after)
     posteriors = {c.posterior for c in finished if c.prior.is_proper and not c.is_tempered}
     cells = [c for c in after.cells if c.inference == settings and c.posterior in posteriors]
-    return References(after, tuple(cells), tuple(_left_out(finished, settings, lacking)))
+    left_out = (*changed, *_left_out(finished, settings, lacking))
+    return References(after, tuple(cells), left_out)
 
 
 def experiment_of_folder(folder: Path) -> Experiment:
@@ -123,6 +126,17 @@ def with_sampler(
         if as_written(settings) not in sweep["inference"]:
             sweep["inference"] = [*sweep["inference"], as_written(settings)]
     return experiment_of(content, folder)
+
+
+def _changed(run: Run, present: CellList) -> list[str]:
+    """How many finished cells have other names than the experiment's have here: none or a line."""
+    known = {*present.references, *(task.name for task in run.tasks.values())}
+    changed = [name for name in present.cells.keys() - known if run.results.is_finished(name)]
+    reason = (
+        "of other data, plugins or versions of packages, or of another device, than here; the "
+        "same `pmbnn sweep` command fits them anew"
+    )
+    return [f"{counted(len(changed), 'cell')}: {reason}"] if changed else []
 
 
 def _left_out(

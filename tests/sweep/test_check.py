@@ -144,6 +144,14 @@ def test_a_folder_without_fits_is_an_error(tmp_path):
         references(tmp_path, SHORT)
 
 
+@pytest.mark.slow
+def test_fits_of_another_version_are_named(folder, monkeypatch):
+    monkeypatch.setattr("pmbnn.experiment.plan.__version__", "0.0.1")
+    rule = r"has no finished fit .* posterior \(6 cells: of other data, plugins or versions"
+    with pytest.raises(ResultsError, match=rule):
+        references(folder, SHORT)
+
+
 @pytest.mark.parametrize("workers", [1, 3])
 def test_the_plan_is_for_the_workers_that_were_asked_for(tmp_path, monkeypatch, workers):
     file = tmp_path / "toy.yaml"
