@@ -36,25 +36,17 @@ def model_values(model: pm.Model) -> dict[str, np.ndarray]:
     return {v.name: v.get_value() for v in model.data_vars}
 
 
-type Shared = Mapping[str, SharedVariable]
+def shared_variables(model: pm.Model) -> list[SharedVariable]:
+    """Variables of a model whose values may be changed: ``pm.Data``, and others in its graphs.
 
-
-def all_shared(model: pm.Model) -> Shared:
-    """Variables of a model whose values may be changed, by name: ``pm.Data`` and others."""
-    return {v.name: v for v in model.data_vars} | plain_shared(model)
-
-
-def plain_shared(model: pm.Model) -> Shared:
-    """Shared variables in the graphs of a model that are no ``pm.Data``, by name or number.
-
-    Graphs that are compiled have their values as constants.
+    Graphs that are compiled have the values of the others as constants.
     """
     graphs = [*model.basic_RVs, *model.rvs_to_values.values(), *model.deterministics]
-    others = graph_inputs([*graphs, *model.potentials])
-    named = {*model.data_vars, *model.dim_lengths.values()}
-    shared = [v for v in others if isinstance(v, SharedVariable) and hasattr(v, "dtype")]
-    plain = [v for v in shared if v not in named]
-    return {f"shared variable {v.name or number}": v for number, v in enumerate(plain, 1)}
+    inputs = graph_inputs([*graphs, *model.potentials])
+    # States of random generators have no dtype; lengths of dims are those of the data.
+    others = [v for v in inputs if isinstance(v, SharedVariable) and hasattr(v, "dtype")]
+    lengths = set(model.dim_lengths.values())
+    return list(dict.fromkeys(v for v in [*model.data_vars, *others] if v not in lengths))
 
 
 def flatten_for_steps(

@@ -14,7 +14,7 @@ import xarray as xr
 from pmbnn.core.display import Summarised
 from pmbnn.core.errors import check_whole
 from pmbnn.core.machine import Device, current_device, running_on
-from pmbnn.inference.batches import Shared, all_shared, model_values, plain_shared
+from pmbnn.inference.batches import model_values, shared_variables
 from pmbnn.inference.convergence import final_mean
 from pmbnn.inference.flat import FlatModel, flat_vector, flatten_model, n_observations
 from pmbnn.inference.samplers.chains import Chains, Convergence, Evidence, Samples
@@ -104,9 +104,8 @@ class Posterior(Summarised):
     def __post_init__(self) -> None:
         if not self._is_network and "_fitted_data" not in self.__dict__:
             # Without a copy: ``pm.set_data`` puts other arrays in their place.
-            variables = all_shared(self.origin).items()
-            fitted = {name: variable.get_value(borrow=True) for name, variable in variables}
-            self.__dict__["_fitted_data"] = fitted
+            variables = shared_variables(self.origin)
+            self.__dict__["_fitted_data"] = [(v, v.get_value(borrow=True)) for v in variables]
 
     # Model and verdict
 
@@ -224,7 +223,7 @@ class Posterior(Summarised):
             ``pm.Data`` was changed since the fit.
         """
         self._check_not_broken("sample")
-        self.check_data("sample", plain_shared)
+        self.check_data("sample", with_data=False)
         posterior = self._read(self._values(draws, merged=True))["posterior"]
         return {name: array[0] for name, array in posterior.items()}
 
@@ -318,16 +317,20 @@ class Posterior(Summarised):
         if self.chains is not None and self.chains.broken.any():
             raise ValueError(f"`{method}` must have draws of the posterior, but {self.reason}.")
 
-    def check_data(self, method: str, of_model: Callable[[pm.Model], Shared] = all_shared) -> None:
+    def check_data(self, method: str, with_data: bool = True) -> None:
         """Raise ValueError if data of a given model were changed: draws are given the former.
 
-        `of_model` returns the shared variables to check.
+        Data are ``pm.Data``, unless not `with_data`, and other shared variables.
         """
         if self._is_network:
             return
-        for name, variable in of_model(self.origin).items():
-            fitted, now = self._fitted_data[name], variable.get_value(borrow=True)
-            if fitted is not now and not np.array_equal(fitted, now, equal_nan=True):
+        of_model = set(self.origin.data_vars)
+        for number, (variable, fitted) in enumerate(self._fitted_data, 1):
+            now = variable.get_value(borrow=True)
+            if fitted is now or (variable in of_model and not with_data):
+                continue
+            if not np.array_equal(fitted, now, equal_nan=True):
+                name = variable.name or f"shared variable {number}"
                 raise ValueError(
                     f"`{method}` must have the data that the draws are given, but `{name}` of the "
                     "model was changed since: set it back first."

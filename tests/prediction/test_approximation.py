@@ -160,12 +160,13 @@ def test_what_is_of_the_fit_needs_its_data(build, tmp_path):
 
 def test_shared_variables_are_data_too():
     """Draws of the fit got log-likelihoods of the values that a variable had at their first use."""
-    inputs, targets = pytensor.shared(X, name="inputs"), pytensor.shared(X[:, 0])
+    inputs, targets = pytensor.shared(X, name="x"), pytensor.shared(X[:, 0])
+    offset = pytensor.shared(X[:, 1], name="x")
     with pm.Model() as model:
         slope = pm.Normal("slope", 0.0, 1.0, shape=2)
-        pm.Normal("y", inputs @ slope, 1.0, observed=targets)
+        pm.Normal("y", inputs @ slope + offset, 1.0, observed=targets)
     found = fit(model, steps=20, progress=False)
-    for variable, name in ((inputs, "shared variable inputs"), (targets, "shared variable 1")):
+    for variable, name in ((inputs, "x"), (offset, "x"), (targets, r"shared variable \d")):
         before = variable.get_value()
         variable.set_value(before + 1)
         for use in (found.sample, found.log_joint, found.to_datatree, copy(found).sample):
@@ -173,6 +174,19 @@ def test_shared_variables_are_data_too():
                 use()
         variable.set_value(before)
     assert np.isfinite(found.log_joint(3)).all()
+
+
+def test_data_that_a_model_gets_after_the_fit():
+    """As new rows, for a deterministic of them."""
+    with pm.Model() as model:
+        slope = pm.Normal("slope", 0.0, 1.0, shape=2)
+        pm.Normal("y", pm.Data("x", X) @ slope, 1.0, observed=X[:, 0])
+    found = fit(model, steps=20, progress=False)
+    with model:
+        pm.Deterministic("at_new_rows", pm.Data("new", X[:3]) @ slope)
+    drawn = found.sample(4)
+    np.testing.assert_allclose(drawn["at_new_rows"], drawn["slope"] @ X[:3].T, rtol=1e-5)
+    assert found.to_datatree(draws=4)["posterior"]["at_new_rows"].shape == (1, 4, 3)
 
 
 def test_inputs_that_do_not_fit(network, strange):
