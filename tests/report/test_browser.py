@@ -61,7 +61,11 @@ def show(browser, page, size=WIDE, scheme="light"):
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", told)
     features = [{"name": "prefers-color-scheme", "value": scheme}]
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+    # On a busy machine the driver comes back while the page before this one still stands.
+    browser.execute_script("window.before = true")
     browser.get(page.as_uri())
+    loaded = "return !window.before && document.readyState === 'complete'"
+    WebDriverWait(browser, 60).until(lambda _: browser.execute_script(loaded))
 
 
 def find(browser, selector):
