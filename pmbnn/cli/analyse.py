@@ -22,6 +22,7 @@ from pmbnn.cli.command import (
     new_console,
     only_records,
     open_results,
+    write_or_print,
     writing_to,
 )
 from pmbnn.prediction.progress import print_lines
@@ -395,11 +396,7 @@ def table(
     records = [record for record in only_records(stored, only or []) if record.name in valid]
     made = metric_table(records, rows, columns, metric)
     text = {"markdown": made.to_markdown, "latex": made.to_latex, "csv": made.to_csv}[form]()
-    if out is None:
-        typer.echo(text, nl=False)
-    else:
-        with writing_to(out):
-            out.write_text(text, encoding="utf-8")
+    write_or_print(text, out)
 
 
 def report(
@@ -435,7 +432,7 @@ def report(
         helpers.start("pmbnn.report.rebuild", "pmbnn.report.tables")
         from pmbnn.report.page import published_tables, report_page
         from pmbnn.report.rebuild import rebuild
-        from pmbnn.report.rendering import check_writable, write_page
+        from pmbnn.report.rendering import check_writable
         from pmbnn.sweep.outputs import following
 
         folder, console = out or folders[0], Console(stderr=True)
@@ -447,7 +444,7 @@ def report(
             with stage("page"):
                 text = report_page(rebuilt, tables, helpers)
     path = folder / PAGE
-    write_page(path, text)
+    write_or_print(text, path)
     for stored in rebuilt:
         if stored.results.folder.resolve() == folder.resolve():
             stored.note_made([PAGE])

@@ -253,6 +253,42 @@ def writing_to(path: Path) -> Iterator[None]:
         raise storage_error(path, error) from error
 
 
+@contextmanager
+def writing_file(path: Path) -> Iterator[Path]:
+    """Place to write a file at that a user has named, which appears there whole or not at all.
+
+    Raises
+    ------
+    ResultsError, StorageError
+        If it cannot be written.
+    """
+    from pmbnn.core.files import whole_file
+
+    with writing_to(path):
+        if path.is_symlink() or (path.exists() and not path.is_file()):
+            yield path  # as /dev/stdout or a pipe, which another file cannot stand for
+            return
+        if path.exists():
+            path.open("ab").close()  # a file that is read-only is not replaced either
+        with whole_file(path) as part:
+            yield part
+
+
+def write_or_print(text: str, out: Path | None) -> None:
+    """Write text to a file that a user has named, or print it if they have named none.
+
+    Raises
+    ------
+    ResultsError, StorageError
+        If it cannot be written.
+    """
+    if out is None:
+        sys.stdout.write(text)
+    else:
+        with writing_file(out) as part:
+            part.write_text(text, encoding="utf-8")
+
+
 def check_parent(path: Path | None, option: str) -> None:
     """Raise ResultsError if an option names a file in a folder that does not exist."""
     from pmbnn.results.present import ResultsError

@@ -1,7 +1,6 @@
 """Predictions of a fitted cell for images or table rows: ``pmbnn predict RESULTS FILE…``."""
 
 import math
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -17,6 +16,8 @@ from pmbnn.cli.command import (
     check_parent,
     new_console,
     open_results,
+    write_or_print,
+    writing_file,
     writing_to,
 )
 from pmbnn.prediction.progress import print_lines
@@ -350,8 +351,9 @@ def _draw(path: Path, answers: list[Answer]) -> None:
     title = f"{title}\n{_rule(first)}"
     figure = plot_own_images(first.images, predictions, first.threshold, title)
     results = Results(path.parent.parent)
-    with writing_to(path):
-        save_figure(figure, path)
+    with writing_file(path) as part:
+        save_figure(figure, part)
+    with writing_to(path.parent):
         if path.parent.name == results.figures.name and results.cells.is_dir():
             # A figure within a results folder: which cells it shows is noted there.
             digest = cells_digest(present_records(results))
@@ -412,11 +414,7 @@ def _predict_table(
         typer.echo(f"left out, as predictions have these names: {', '.join(taken)}", err=True)
     table = others.drop(columns=taken).join(table if as_json else rounded(table))
     text = records_text(table) if as_json else table.to_csv(index=False)
-    if out is None:
-        sys.stdout.write(text)
-    else:
-        with writing_to(out):
-            out.write_text(text, encoding="utf-8")
+    write_or_print(text, out)
 
 
 def _read_table(file: Path, cell: "StoredCell") -> "tuple[pd.DataFrame, pd.DataFrame]":

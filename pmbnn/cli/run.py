@@ -24,7 +24,7 @@ from pmbnn.cli.command import (
     Wait,
     Workers,
     new_console,
-    writing_to,
+    write_or_print,
 )
 from pmbnn.prediction.progress import print_lines
 
@@ -399,8 +399,7 @@ def new(
     # A draft that is not valid is an error here, not in the user's first sweep.
     experiment = experiment_of(parse_yaml(text, str(file)), file.resolve().parent)
     check_data(experiment)
-    with writing_to(file):
-        file.write_text(text, encoding="utf-8")
+    write_or_print(text, file)
     typer.echo(text, nl=False)
     typer.echo(f"\n{file}: {len(experiment.cells)} cells. Next:", err=True)
     quoted = shlex.quote(str(file))
@@ -438,8 +437,4 @@ def schema(
     if experiment is not None:
         load_experiment(experiment)
     text = json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
-    if out is None:
-        typer.echo(text, nl=False)
-    else:
-        with writing_to(out):
-            out.write_text(text, encoding="utf-8")
+    write_or_print(text, out)

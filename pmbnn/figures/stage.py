@@ -4,7 +4,6 @@ A cell is finished without its figure: `CellDrawer` draws figures of cells besid
 these are stored; `draw_cells` those that are still missing; `draw_files` the overviews.
 """
 
-import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import NamedTuple
 
 from matplotlib.figure import Figure
 
+from pmbnn.core.files import whole_file
 from pmbnn.core.stages import stage
 from pmbnn.figures.overviews import FIGURES, draw_cell, sheets
 from pmbnn.figures.style import save_figure
@@ -21,7 +21,7 @@ from pmbnn.results.loading import find_overviews
 from pmbnn.results.present import storing
 from pmbnn.results.reading import stored_variables
 from pmbnn.results.record import CellRecord
-from pmbnn.results.store import TEMPORARY, Results
+from pmbnn.results.store import Results
 
 NICENESS = 10
 """Niceness of a process that draws beside others that fit: it gets a tenth of a busy core."""
@@ -152,12 +152,7 @@ def _write(drawing: Drawing, results: Results) -> Path:
     """Draw and save a figure so that its name never stands for half a file."""
     # In the folder that `Results.prepare` clears of what an interrupted run leaves behind;
     # figures of cells have one name, and so many processes can draw them at once.
-    part = results.folder / f"{TEMPORARY}{os.getpid()}-{drawing.path.name}"
     figure = drawing.draw()
-    with storing(drawing.path):
-        try:
-            save_figure(figure, part)
-            os.replace(part, drawing.path)
-        finally:
-            part.unlink(missing_ok=True)
+    with storing(drawing.path), whole_file(drawing.path, results.folder) as part:
+        save_figure(figure, part)
     return drawing.path

@@ -4,7 +4,6 @@ Between windows of the compiled loop, progress is reported, checkpoints are stor
 have diverged or converged are stopped.
 """
 
-import os
 import time
 import zipfile
 import zlib
@@ -18,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pmbnn.core.files import whole_file
 from pmbnn.core.stages import stage
 from pmbnn.inference.batches import batch_indices, cast, stack
 from pmbnn.inference.convergence import final_mean, may_stop, verdict
@@ -93,18 +93,13 @@ class Checkpoint:
 
     def _save(self, arrays: Arrays) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        partial = self.path.with_name(f".{self.path.name}.{os.getpid()}")
         try:
-            with partial.open("wb") as file:
+            with whole_file(self.path) as part, part.open("wb") as file:
                 np.savez(file, *arrays)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(partial, self.path)
         except OSError as error:
-            # The error of a full disk has no file name, and the partial file takes up space.
+            # The error of a full disk has no file name.
             if error.errno is not None and error.filename is None:
                 error.filename = str(self.path)
-            partial.unlink(missing_ok=True)
             raise
 
 

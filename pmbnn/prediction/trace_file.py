@@ -4,11 +4,12 @@ import errno
 import os
 import shutil
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import xarray as xr
+
+from pmbnn.core.files import whole_file
 
 WORTH_COMPRESSING = 16_384
 """Bytes of an array; smaller ones grow by it, as a compressed array has an index of its own."""
@@ -24,15 +25,8 @@ Writer = Callable[[Path], None]
 
 def write_trace(trace: xr.DataTree, path: Path) -> None:
     """Write a netCDF file, which appears whole or not at all."""
-    part = path.with_name(f".part-{os.getpid()}-{path.name}")
-    try:
+    with whole_file(path) as part:
         trace_writer(trace)(part)
-        flush(part)
-        os.replace(part, path)
-    except BaseException:
-        with suppress(OSError):
-            part.unlink(missing_ok=True)
-        raise
 
 
 def load_tree(tree: xr.DataTree) -> xr.DataTree:
@@ -99,14 +93,3 @@ def _compression(array: xr.DataArray) -> dict[str, Any]:
     # Level 4 takes 1.35 times as long for a file that is a hundredth smaller.
     compressed = array.nbytes >= WORTH_COMPRESSING
     return {"zlib": True, "complevel": 1, "shuffle": True} if compressed else {}
-
-
-def flush(path: Path) -> None:
-    """Bring a file, or the names in a folder, to the disk."""
-    if os.name == "nt" and path.is_dir():  # folders cannot be opened there
-        return
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -2,9 +2,7 @@
 
 import base64
 import hashlib
-import os
 import tempfile
-from contextlib import suppress
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -14,8 +12,7 @@ from markupsafe import Markup
 
 from pmbnn.core.numbers import number_text
 from pmbnn.report.glossary import GLOSSARY, anchor, link_terms, meaning
-from pmbnn.results.present import storing, unwritable
-from pmbnn.results.store import TEMPORARY
+from pmbnn.results.present import unwritable
 
 
 @cache
@@ -73,22 +70,3 @@ def check_writable(folder: Path) -> None:
             pass
     except OSError as error:
         raise unwritable(folder, error) from error
-
-
-def write_page(path: Path, text: str) -> None:
-    """Write the page so that its name never stands for half of it.
-
-    Raises
-    ------
-    StorageError
-        If it cannot be written.
-    """
-    part = path.with_name(f"{TEMPORARY}{path.name}")
-    with storing(path):
-        try:
-            part.write_text(text, encoding="utf-8")
-            os.replace(part, path)
-        except OSError:
-            with suppress(OSError):
-                part.unlink(missing_ok=True)
-            raise

@@ -5,17 +5,17 @@ figures of other cells are left out. ``provenance.json`` has the fingerprints of
 of data come along only if asked for.
 """
 
-import os
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
+from pmbnn.core.files import whole_file
 from pmbnn.data.base import found_files
 from pmbnn.experiment.load import check_data, load_dataset, load_experiment
 from pmbnn.results.derived import STALE, cells_digest, stale_files
 from pmbnn.results.integrity import Problem, checked_record
 from pmbnn.results.present import ResultsError, present_list, storing
-from pmbnn.results.store import TEMPORARY, Results
+from pmbnn.results.store import Results
 
 ROWS = "data"
 """Folder of a results folder with rows that Python code handed over."""
@@ -57,17 +57,11 @@ def export(folder: Path, file: Path, data: bool = False) -> list[str]:
         contents |= _data_files(folder, contents)
     root = folder.resolve().name
     names = {f"{root}/{name}": path for name, path in contents.items()}
-    part = file.with_name(f"{TEMPORARY}{os.getpid()}-{file.name}")
-    with storing(file):
-        try:
-            # Copies of files may have lost their dates, and a ZIP file has none before 1980.
-            form = {"compression": zipfile.ZIP_DEFLATED, "strict_timestamps": False}
-            with zipfile.ZipFile(part, "x", **form) as archive:
-                for name, path in names.items():
-                    archive.write(path, name)
-            os.replace(part, file)
-        finally:
-            part.unlink(missing_ok=True)
+    # Copies of files may have lost their dates, and a ZIP file has none before 1980.
+    form = {"compression": zipfile.ZIP_DEFLATED, "strict_timestamps": False}
+    with storing(file), whole_file(file) as part, zipfile.ZipFile(part, "x", **form) as archive:
+        for name, path in names.items():
+            archive.write(path, name)
     return list(names)
 
 

@@ -20,8 +20,9 @@ import pandas as pd
 import xarray as xr
 from filelock import FileLock, Timeout
 
+from pmbnn.core.files import TEMPORARY, flush, whole_file
 from pmbnn.prediction.trace_file import Writer as Writer
-from pmbnn.prediction.trace_file import flush, load_tree
+from pmbnn.prediction.trace_file import load_tree
 from pmbnn.prediction.trace_file import trace_writer as trace_writer
 from pmbnn.results.present import FILE as CELLS
 from pmbnn.results.present import (
@@ -119,9 +120,6 @@ def _writer(folder: Path) -> str:
     except (OSError, ValueError, KeyError, TypeError):
         return "another process"
 
-
-TEMPORARY = ".part-"
-"""Start of the name of a folder or file that is not whole yet."""
 
 BROKEN = ".broken-"
 """Start of the name of a cell that was set aside."""
@@ -305,17 +303,9 @@ class Results:
         """
         path = self.folder / file
         # Readers note what they make beside a running sweep.
-        part = self.folder / f"{TEMPORARY}{os.getpid()}-{path.name}"
-        with storing(path):
-            try:
-                write(part)
-                flush(part)
-                path.parent.mkdir(parents=True, exist_ok=True)
-                os.replace(part, path)
-            except BaseException:
-                with suppress(OSError):
-                    part.unlink(missing_ok=True)
-                raise
+        with storing(path), whole_file(path, self.folder) as part:
+            write(part)
+            path.parent.mkdir(parents=True, exist_ok=True)
 
     def write_text(self, file: str, text: str) -> None:
         """Write a text file of the folder, whole or not at all."""

@@ -10,8 +10,9 @@ from pmbnn.calibration.store import (
     missing_simulations,
     save_ranks,
 )
+from pmbnn.core.files import TEMPORARY
 from pmbnn.results.present import StorageError
-from pmbnn.results.store import TEMPORARY, Results, ResultsError
+from pmbnn.results.store import Results, ResultsError
 
 
 @pytest.fixture

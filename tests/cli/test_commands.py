@@ -1,7 +1,9 @@
 """The one command ``pmbnn``: its parts, its version, and what its help loads."""
 
 import errno
+import json
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -102,6 +104,31 @@ def test_a_full_disk_is_one_line_and_a_status_of_its_own():
         "error: `/dev/full` cannot be written: No space left on device; fix this and run "
         "the same command again, finished work is kept.\n"
     )
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a limit of the size of files is POSIX's")
+@pytest.mark.parametrize("old", [None, "what was there"])
+def test_a_disk_that_gets_full_leaves_no_half_file(tmp_path, old):
+    import resource
+
+    out, limits = tmp_path / "schema.json", resource.getrlimit(resource.RLIMIT_FSIZE)
+    if old is not None:
+        out.write_text(old)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
+    try:
+        done = call("schema", "--out", str(out))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert done.exit_code == 3 and f"`{out}` cannot be written: File too large" in done.output
+    assert [path.read_text() for path in tmp_path.iterdir()] == ([] if old is None else [old])
+
+
+def test_a_link_stays_one(tmp_path):
+    """As /dev/stdout, which must not become a file."""
+    (tmp_path / "link.json").symlink_to(tmp_path / "schema.json")
+    done = call("schema", "--out", str(tmp_path / "link.json"))
+    assert done.exit_code == 0 and (tmp_path / "link.json").is_symlink()
+    assert json.loads((tmp_path / "schema.json").read_text())["title"]
 
 
 @pytest.mark.parametrize("command", ["sweep", "calibrate"])

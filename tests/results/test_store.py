@@ -14,10 +14,11 @@ import pandas as pd
 import pytest
 import xarray as xr
 
+from pmbnn.core.files import TEMPORARY
 from pmbnn.results.integrity import set_aside_broken
 from pmbnn.results.present import StorageError
 from pmbnn.results.record import CellRecord
-from pmbnn.results.store import TEMPORARY, Results, ResultsError, trace_writer
+from pmbnn.results.store import Results, ResultsError, trace_writer
 
 
 @pytest.fixture

@@ -17,12 +17,13 @@ from makers import plane_trace
 from rich.console import Console
 from tiers import pairwise, slow_but
 
+from pmbnn.core.files import TEMPORARY
 from pmbnn.experiment.load import load_experiment
 from pmbnn.fitting.progress import RunOptions
 from pmbnn.fitting.workers import Stored
 from pmbnn.results.integrity import verify
 from pmbnn.results.present import StorageError
-from pmbnn.results.store import TEMPORARY, trace_writer
+from pmbnn.results.store import trace_writer
 from pmbnn.sweep import stages
 
 TEXT = """
