@@ -267,7 +267,7 @@ def test_what_cannot_be_written_leaves_what_was_there(guides, file, monkeypatch)
     def full(_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("pmbnn.prediction.trace_file.flush", full)
+    monkeypatch.setattr("pmbnn.core.files.flush", full)
     with pytest.raises(OSError, match="No space left"):
         guides.save(file)
     assert file.read_bytes() == before
