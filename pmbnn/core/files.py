@@ -12,7 +12,7 @@ TEMPORARY = ".part-"
 
 @contextmanager
 def whole_file(path: Path, folder: Path | None = None) -> Iterator[Path]:
-    """Place to write a file at, which gets its name, and the mode of one that it replaces.
+    """Place to write a file at, which gets its name, and the mode of one it replaces.
 
     It gets them after the block, once it is on the disk; after an error, nothing is left of it.
 
@@ -25,7 +25,7 @@ def whole_file(path: Path, folder: Path | None = None) -> Iterator[Path]:
     try:
         yield part
         flush(part)
-        with suppress(FileNotFoundError):
+        with suppress(OSError):  # a new file, or a disk without modes
             shutil.copymode(path, part)
         os.replace(part, path)
     except BaseException:
