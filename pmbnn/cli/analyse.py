@@ -288,7 +288,7 @@ def show(
 
     Exit status: 0 shown, 2 bad input.
     """
-    from pmbnn.cli.tables import cells_table, state_lines, state_table
+    from pmbnn.cli.cell_tables import cells_table, state_lines, state_table
     from pmbnn.results.state import folder_state
 
     state, console = folder_state(folder), new_console()
@@ -318,7 +318,7 @@ def diff(
 
     Exit status: 0 done, 2 bad input.
     """
-    from pmbnn.cli.tables import diff_lines, diff_tables
+    from pmbnn.cli.cell_tables import diff_lines, diff_tables
     from pmbnn.compare.diff import diff as compare_folders
 
     opened = [open_results(folder) for folder in (first, second)]

@@ -142,22 +142,22 @@ def _print_left_behind(experiment: "Experiment", folder: Path) -> None:
 
 def _print_outcome(console: "Console", outcome: "Outcome") -> None:
     """Print the tables, where the files are, and which cells failed."""
-    from pmbnn.cli import tables
+    from pmbnn.cli import cell_tables
     from pmbnn.results.names import cell_line
 
     records, folder = outcome.records, outcome.folder
-    ood = tables.ood_tables(records)
-    shown = [*tables.accuracy_tables(records), *ood, *tables.diagnostics_tables(records)]
-    for table in filter(None, [*shown, tables.reliability_table(records)]):
+    ood = cell_tables.ood_tables(records)
+    shown = [*cell_tables.accuracy_tables(records), *ood, *cell_tables.diagnostics_tables(records)]
+    for table in filter(None, [*shown, cell_tables.reliability_table(records)]):
         console.print(table)
     files = ["metrics.csv", "summary.csv", *(["ood.csv"] if ood else [])]
     print_lines(
         console,
-        *tables.unavailable_lines(records),
+        *cell_tables.unavailable_lines(records),
         f"tables {', '.join(f'{folder}/{name}' for name in files)}; figures {folder}/figures; "
         f"traces and maps {folder}/cells",
         *(f"failed: {cell_line(record.cell)}: {record.reason}" for record in outcome.failed),
-        *tables.best_lines(records),
+        *cell_tables.best_lines(records),
         f"next: the page {folder}/index.html; pmbnn table, predict, check or compare {folder}",
     )
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import pmbnn as pb
 from pmbnn.cli import app
-from pmbnn.cli.tables import best_lines, reliability_table, state_table
+from pmbnn.cli.cell_tables import best_lines, reliability_table, state_table
 from pmbnn.results.present import read_list
 from pmbnn.results.store import Results, writing
 

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from pmbnn.cli import run
-from pmbnn.cli.tables import diagnostics_tables, ood_tables, unavailable_lines
+from pmbnn.cli.cell_tables import diagnostics_tables, ood_tables, unavailable_lines
 from pmbnn.results.record import CellRecord
 from pmbnn.sweep.stages import Outcome
 

@@ -9,7 +9,7 @@ import xarray as xr
 import yaml
 from rich.console import Console
 
-from pmbnn.cli.tables import accuracy_tables
+from pmbnn.cli.cell_tables import accuracy_tables
 from pmbnn.data import Sine
 from pmbnn.data.arrays import Line
 from pmbnn.experiment.load import load_experiment

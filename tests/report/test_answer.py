@@ -5,7 +5,7 @@ import math
 import pandas as pd
 import pytest
 
-from pmbnn.cli.tables import best_lines
+from pmbnn.cli.cell_tables import best_lines
 from pmbnn.compare.scores import COLUMNS, NO_SCORE
 from pmbnn.report.answer import (
     CHAINS_NOT_RANKED,

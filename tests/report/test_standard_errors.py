@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from pmbnn.cli.tables import accuracy_tables, claims_tables, means_table
+from pmbnn.cli.cell_tables import accuracy_tables
+from pmbnn.cli.tables import claims_tables, means_table
 from pmbnn.compare.baselines import make_baselines
 from pmbnn.compare.claims import claims_table
 from pmbnn.compare.scores import rank_combinations

@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from pmbnn.cli.tables import accuracy_tables, claims_tables, grid_end_lines, reliability_table
+from pmbnn.cli.cell_tables import accuracy_tables, reliability_table
+from pmbnn.cli.tables import claims_tables, grid_end_lines
 from pmbnn.compare.baselines import CHOSEN, make_baselines
 from pmbnn.compare.claims import ALL, BEST_FIXED, HYPERPRIORS, claims_table, paired_rows, scale_rows
 from pmbnn.compare.contrasts import delta_table

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pmbnn.cli.tables import accuracy_tables
+from pmbnn.cli.cell_tables import accuracy_tables
 from pmbnn.compare.claims import unit_of_measure
 from pmbnn.compare.scores import SCORES
 from pmbnn.report.tables import CellView, Parts, result_columns

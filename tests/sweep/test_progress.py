@@ -8,7 +8,7 @@ import pytest
 from makers import changed
 from rich.console import Console
 
-from pmbnn.cli.tables import accuracy_tables
+from pmbnn.cli.cell_tables import accuracy_tables
 from pmbnn.core.stages import StageUpdate, stage
 from pmbnn.prediction.progress import duration
 from pmbnn.results.names import cell_line
