@@ -5,6 +5,7 @@ import io
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -169,6 +170,23 @@ def termination_as_interrupt() -> Iterator[None]:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
+@contextmanager
+def one_line_warnings() -> Iterator[None]:
+    """Print warnings to users as one line each, without the place in the code that gave them."""
+    before = warnings.formatwarning
+
+    def one_line(message, category, *place, **more):
+        if issubclass(category, UserWarning):
+            return f"warning: {message}\n"
+        return before(message, category, *place, **more)
+
+    warnings.formatwarning = one_line
+    try:
+        yield
+    finally:
+        warnings.formatwarning = before
+
+
 class Command(TyperCommand):
     """A command that ends with one line after Ctrl-C or an error that a user can correct.
 
@@ -181,7 +199,7 @@ class Command(TyperCommand):
         from pmbnn.results.present import StorageError, named_faults
 
         try:
-            with termination_as_interrupt(), named_faults():
+            with termination_as_interrupt(), named_faults(), one_line_warnings():
                 return super().invoke(ctx)
         except UserError as error:
             typer.echo(f"error: {error}", err=True)

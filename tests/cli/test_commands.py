@@ -4,6 +4,7 @@ import errno
 import json
 import signal
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -140,6 +141,18 @@ def test_an_error_of_the_system_that_nobody_expects_is_one_line(monkeypatch, tmp
     done = call(command, str(tmp_path / "x.yaml"))
     assert (done.exit_code, len(done.output.splitlines())) == (3, 1)
     assert "error: Too many open files; fix this" in done.output
+
+
+def test_a_warning_is_one_line(monkeypatch, tmp_path):
+    """As of a broken cell, which was named after a line of this program."""
+    before = warnings.formatwarning
+
+    def warned(*_, **__):
+        return [warnings.formatwarning("`a` is missing", UserWarning, "a.py", 7).rstrip("\n")]
+
+    monkeypatch.setattr(results, "verify", warned, raising=False)
+    assert call("verify", str(tmp_path)).output == "warning: `a` is missing\n"
+    assert warnings.formatwarning is before
 
 
 @pytest.mark.parametrize("command", ["sweep", "prior", "calibrate", "verify"])
