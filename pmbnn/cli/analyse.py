@@ -422,6 +422,7 @@ def report(
     """
     from rich.console import Console
 
+    from pmbnn.core.files import whole_file
     from pmbnn.core.machine import cores
     from pmbnn.core.stages import stage
     from pmbnn.fitting.helpers import Helpers
@@ -444,7 +445,8 @@ def report(
             with stage("page"):
                 text = report_page(rebuilt, tables, helpers)
     path = folder / PAGE
-    write_or_print(text, path)
+    with writing_to(path), whole_file(path) as part:
+        part.write_text(text, encoding="utf-8")
     for stored in rebuilt:
         if stored.results.folder.resolve() == folder.resolve():
             stored.note_made([PAGE])

@@ -12,9 +12,10 @@ TEMPORARY = ".part-"
 
 @contextmanager
 def whole_file(path: Path, folder: Path | None = None) -> Iterator[Path]:
-    """Place to write a file at, which gets its name, and the mode of one it replaces.
+    """Path to write a file to, which gets its own name at the end of the block.
 
-    It gets them after the block, once it is on the disk; after an error, nothing is left of it.
+    By then it is on the disk. It keeps the mode of a file that it replaces. After an error nothing
+    is left of it, and what was there stays.
 
     Parameters
     ----------

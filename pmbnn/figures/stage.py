@@ -150,9 +150,9 @@ class CellDrawer(HelperPool):
 
 def _write(drawing: Drawing, results: Results) -> Path:
     """Draw and save a figure so that its name never stands for half a file."""
+    figure = drawing.draw()
     # In the folder that `Results.prepare` clears of what an interrupted run leaves behind;
     # figures of cells have one name, and so many processes can draw them at once.
-    figure = drawing.draw()
     with storing(drawing.path), whole_file(drawing.path, results.folder) as part:
         save_figure(figure, part)
     return drawing.path

@@ -144,7 +144,7 @@ def test_an_error_of_the_system_that_nobody_expects_is_one_line(monkeypatch, tmp
 
 
 def test_a_warning_is_one_line(monkeypatch, tmp_path):
-    """As of a broken cell, which was named after a line of this program."""
+    """Not behind a path and a line of this program, as it was of a broken cell."""
     before = warnings.formatwarning
 
     def warned(*_, **__):
