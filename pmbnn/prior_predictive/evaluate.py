@@ -115,13 +115,28 @@ class PriorFunctions:
         """
         draw = prior_draws(model, self.names, random_seed)
         for start in range(0, draws, at_once):
-            named = draw(min(at_once, draws - start))
+            with np.errstate(all="ignore"):  # functions that are not finite are refused
+                named = draw(min(at_once, draws - start))
             one_chain = {name: values[None] for name, values in named.items()}
             yield unconstrained_draws(self.model, one_chain)[0]
 
     def parameters(self, values: np.ndarray, x: np.ndarray) -> dict[str, np.ndarray]:
-        """What the likelihood names, of draws ``(draw, size)``; see `Predictor.parameters`."""
-        return self.predictor.parameters(self.data, values, x)
+        """What the likelihood names, of draws ``(draw, size)``; see `Predictor.parameters`.
+
+        Raises
+        ------
+        ValueError
+            If some of it is not a finite number.
+        """
+        parameters = self.predictor.parameters(self.data, values, x)
+        is_finite = [np.isfinite(v).reshape(len(v), -1).all(axis=1) for v in parameters.values()]
+        if number := int((~np.all(is_finite, axis=0)).sum()):
+            raise ValueError(
+                f"functions drawn from the prior must be finite, but {number} of {len(values)} "
+                f"leave the range of {self.predictor.dtype}: choose a prior or hyperprior with "
+                "lighter tails"
+            )
+        return parameters
 
     def saturated(self, values: np.ndarray, x: np.ndarray) -> np.ndarray | None:
         """Share of hidden units and inputs where a unit is saturated, ``(draw,)``.

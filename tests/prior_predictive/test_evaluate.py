@@ -11,7 +11,7 @@ from pmbnn.data.arrays import Standardisation
 from pmbnn.experiment.cells import Cell
 from pmbnn.fitting.evaluation import map_points
 from pmbnn.inference.settings import Inference
-from pmbnn.models.hyperpriors import Fixed, HalfCauchy
+from pmbnn.models.hyperpriors import Fixed, HalfCauchy, InverseGamma
 from pmbnn.models.likelihoods import Bernoulli, Categorical
 from pmbnn.models.likelihoods import Normal as NormalNoise
 from pmbnn.models.networks import Dense
@@ -131,6 +131,15 @@ def test_noise_of_a_second_output_is_drawn_too():
     is_near(found.numbers, "noise", 1.0)
     is_near(found.numbers, "output_range", 2 * 0.67449)
     assert found.groups["curve_1"]["function"].sizes["function"] == 30
+
+
+def test_functions_beyond_the_range_of_numbers_are_refused(monkeypatch):
+    """Numbers of the others alone, or of infinite intervals, would be wrong."""
+    monkeypatch.setattr(evaluate, "DRAWS", 50)
+    vague = InverseGamma(alpha=0.001, beta=0.001, on="variance")
+    cell = cell_of(SINE, Dense(hidden=()), hyperprior=vague)
+    with pytest.raises(ValueError, match=r"must be finite, but \d+ of 50 leave the range of"):
+        evaluated(cell)
 
 
 @pytest.mark.slow
