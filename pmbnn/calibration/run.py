@@ -1,20 +1,29 @@
 """Run a calibration on worker processes: ``calibration/*.nc``, its table and figures."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING
 
 from pmbnn.calibration.plan import CalibrationTask, Plan, calibration_task
 from pmbnn.calibration.ranks import valid_ranks
-from pmbnn.calibration.store import StoredRanks, all_ranks, load_ranks, missing_simulations
+from pmbnn.calibration.store import (
+    StoredRanks,
+    all_ranks,
+    load_ranks,
+    missing_simulations,
+    path_of,
+)
 from pmbnn.calibration.table import FILE, calibration_table
 from pmbnn.core.machine import CPU, Device
 from pmbnn.data import DatasetSpec
 from pmbnn.experiment.cells import Experiment
 from pmbnn.experiment.load import data_source
 from pmbnn.experiment.plugins import experiment_parts
+from pmbnn.figures.stage import Drawing, draw_files
 from pmbnn.fitting.progress import RunOptions, run_tasks
-from pmbnn.results.store import Results, writing
+from pmbnn.results.derived import is_current
+from pmbnn.results.store import Results, sha256, writing
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,8 +60,7 @@ def calibrate(
         results.replace_table(FILE, calibration_table(present))
         by_name = {ranks.name: ranks for ranks in present}
         stored = {task: by_name[task.name] for task in plan.tasks if task.name in by_name}
-        for task, ranks in stored.items():
-            _draw(results, task, ranks, is_new=task in seconds)
+        draw_files(_outdated(results, stored), results)
     return calibration_table(stored.values()), failed
 
 
@@ -96,12 +104,14 @@ def keep_present_ranks(
         results.replace_table(FILE, calibration_table(present))
 
 
-def _draw(results: Results, task: CalibrationTask, ranks: StoredRanks, is_new: bool) -> None:
-    """Write the figure of a combination, if it has ranks and the figure is missing or stale."""
+def _outdated(results: Results, stored: Mapping[CalibrationTask, StoredRanks]) -> list[Drawing]:
+    """Figures of combinations that have ranks, where they are missing or of fewer simulations."""
     from pmbnn.calibration.figure import plot_calibration
-    from pmbnn.figures.style import save_figure
 
-    path = (results.calibration / f"{task.name}.png").relative_to(results.folder)
-    if len(valid_ranks(ranks.ranks)) and (is_new or not (results.folder / path).is_file()):
-        figure = plot_calibration(ranks, task.label)
-        results.write_file(path, lambda part: save_figure(figure, part))
+    drawings = []
+    for task, ranks in stored.items():
+        path, digest = results.calibration / f"{task.name}.png", sha256(path_of(results, task.name))
+        file = f"{results.calibration.name}/{path.name}"
+        if len(valid_ranks(ranks.ranks)) and not is_current(results, file, digest):
+            drawings.append(Drawing(path, partial(plot_calibration, ranks, task.label), digest))
+    return drawings

@@ -86,7 +86,7 @@ def save_ranks(results: Results, ranks: StoredRanks) -> None:
         {name: getattr(ranks, name) for name in ATTRIBUTES}
         | {"sweep": ranks.cell.sweep, "settings": json.dumps(ranks.cell.stored_settings)},
     )
-    path = _path(results, ranks.name).relative_to(results.folder)
+    path = path_of(results, ranks.name).relative_to(results.folder)
     results.write_file(path, trace_writer(xr.DataTree(dataset)))
 
 
@@ -98,7 +98,7 @@ def load_ranks(results: Results, name: str) -> StoredRanks | None:
     ResultsError
         If they cannot be read.
     """
-    path = _path(results, name)
+    path = path_of(results, name)
     return _read(path) if path.is_file() else None
 
 
@@ -120,14 +120,15 @@ def check_quantities(results: Results, ranks: StoredRanks, quantities: Sequence[
     """
     if ranks.quantities != tuple(quantities):
         raise ResultsError(
-            f"The ranks `{_path(results, ranks.name)}` must be of the quantities that are ranked "
+            f"The ranks `{path_of(results, ranks.name)}` must be of the quantities that are ranked "
             f"now, {', '.join(quantities)}; got {', '.join(ranks.quantities)}. They are of another "
             "version of pmbnn, or of data with other names. Remove the file, and they are "
             "simulated again."
         )
 
 
-def _path(results: Results, name: str) -> Path:
+def path_of(results: Results, name: str) -> Path:
+    """Path of the file of ranks of that name."""
     return results.calibration / f"{name}.nc"
 
 

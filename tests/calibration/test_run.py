@@ -217,6 +217,13 @@ def test_what_is_there_stays_and_more_goes_on(tmp_path, scripted):
     assert len(scripted) == 2
     assert figure.stat().st_mtime_ns > before
     assert len(load_ranks(Results(out), figure.stem).numbers) == 80
+    # Ranks of a run that was interrupted before it drew its figures.
+    ranks = load_ranks(Results(out), figure.stem)
+    save_ranks(Results(out), replace(ranks, ranks=ranks.ranks[:70], numbers=ranks.numbers[:70]))
+    old = figure.read_bytes()
+    run("--simulations", "70")
+    assert len(scripted) == 2
+    assert figure.read_bytes() != old
     # Around the data is another combination, in the same table.
     assert "posterior" in run("--simulations", "80", "--around-data")
     assert pd.read_csv(out / FILE)["truths"].tolist() == ["posterior"] * 2 + ["prior"] * 2
