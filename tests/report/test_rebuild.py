@@ -106,6 +106,17 @@ def test_what_is_current_is_left_alone(whole):
     assert times(whole) == before
 
 
+def test_a_page_that_is_a_link_is_replaced_and_what_it_names_is_not(whole, tmp_path):
+    other = tmp_path / "other.html"
+    other.write_text("mine", encoding="utf-8")
+    page = whole / "index.html"
+    page.unlink()
+    page.symlink_to(other)
+    assert report(whole) == []
+    assert not page.is_symlink()
+    assert other.read_text(encoding="utf-8") == "mine"
+
+
 @pytest.mark.parametrize(
     ("stale", "made"), [("figures/*", "overview figures"), ("claims.csv", "comparisons")]
 )
