@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import netCDF4
 import xarray as xr
 
-from pmbnn.core.numbers import number_text
 from pmbnn.core.spec import Specification
 from pmbnn.experiment.cells import Cell, stored_cell, stored_specification
 from pmbnn.prediction.trace_file import load_tree
@@ -18,7 +17,7 @@ from pmbnn.results.names import dataset_title, distinct, posterior_row, settings
 from pmbnn.results.present import check_fits, reading_netcdf
 from pmbnn.results.record import CellRecord, finite
 from pmbnn.results.store import MATCH, PRIORS, Results, ResultsError, trace_writer
-from pmbnn.results.tables import of_targets, table_of, with_unit
+from pmbnn.results.tables import of_targets, score_text, table_of, with_unit
 
 MEASURES = {
     "constant": "constant functions",
@@ -228,4 +227,4 @@ def summary(priors: Sequence[StoredPrior]) -> tuple[list[str], list[list[str]], 
 
 
 def _with_error(prior: StoredPrior, name: str) -> str:
-    return number_text(prior.numbers.get(name), prior.numbers.get(f"{name}_mcse"), digits=3)
+    return score_text(name, prior.numbers.get(name), prior.numbers.get(f"{name}_mcse"), digits=3)

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from pmbnn.core.numbers import number_text
 from pmbnn.prior_predictive.store import (
     PriorLabels,
     StoredPrior,
@@ -18,6 +17,7 @@ from pmbnn.report.images import Image, figure_image
 from pmbnn.report.tables import DataTable, Entry, Heading
 from pmbnn.results.loading import ExperimentResults
 from pmbnn.results.store import Results
+from pmbnn.results.tables import score_text
 
 
 class PriorView(NamedTuple):
@@ -87,4 +87,4 @@ def _view(
 def _entry(prior: StoredPrior, name: str) -> Entry:
     """A number with its Monte-Carlo error, where it has one."""
     value, error = prior.numbers.get(name), prior.numbers.get(f"{name}_mcse")
-    return Entry(number_text(value, error), value)
+    return Entry(score_text(name, value, error), value)

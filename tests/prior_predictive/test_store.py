@@ -12,7 +12,7 @@ from pmbnn.models.likelihoods import Categorical
 from pmbnn.models.networks import Dense
 from pmbnn.models.priors import Normal
 from pmbnn.prediction.settings import Predict
-from pmbnn.prior_predictive.store import StoredPrior, data_path, load_prior, save_prior
+from pmbnn.prior_predictive.store import StoredPrior, data_path, load_prior, save_prior, summary
 from pmbnn.results.store import Results, ResultsError
 
 
@@ -50,3 +50,10 @@ def test_a_broken_file_is_named_with_the_remedy(prior, tmp_path):
     data_path(results, "normal").write_bytes(b"no netCDF")
     with pytest.raises(ResultsError, match="normal.nc` cannot be read.*`pmbnn prior`"):
         load_prior(results, "normal")
+
+
+def test_small_units_of_targets_are_shown_by_their_digits(prior):
+    """Of capacities in farads, a range of picofarads is not zero."""
+    numbers = {"output_range": 3.21e-13, "output_range_mcse": 2e-15, "saturated": 1e-13}
+    _, [row], _ = summary([prior._replace(numbers=numbers)])
+    assert row[-2:] == ["0", "3.210e−13 ± 0.020e−13"]
