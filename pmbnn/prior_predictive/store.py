@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ import xarray as xr
 from pmbnn.core.spec import Specification
 from pmbnn.experiment.cells import Cell, stored_cell, stored_specification
 from pmbnn.prediction.trace_file import load_tree
-from pmbnn.results.names import dataset_title, distinct, posterior_row, settings_row, title
+from pmbnn.results.names import distinct, posterior_row, section_labels, settings_row, title
 from pmbnn.results.present import check_fits, reading_netcdf
 from pmbnn.results.record import CellRecord, finite
 from pmbnn.results.store import MATCH, PRIORS, Results, ResultsError, trace_writer
@@ -192,17 +193,29 @@ class PriorLabels(NamedTuple):
 
 
 def prior_labels(priors: Sequence[StoredPrior]) -> list[PriorLabels]:
-    """Names of combinations; those of one kind differ by their settings."""
+    """Names of combinations; those of one kind differ by their settings.
+
+    The name of the data has the likelihood, and the map, where nothing else tells combinations
+    apart.
+    """
     cells = [prior.cell for prior in priors]
-    data = [dataset_title(cell.dataset) for cell in cells]
     parts = (
         distinct([getattr(cell, section) for cell in cells], title)
         for section in ("network", "prior", "hyperprior")
     )
-    return [
+    labels = [
         labels._replace(hyperprior=f"{labels.hyperprior} (candidate)") if prior.tuned else labels
-        for prior, labels in zip(priors, map(PriorLabels, data, *parts), strict=True)
+        for prior, *names in zip(priors, section_labels(cells, "dataset"), *parts, strict=True)
+        for labels in [PriorLabels(*names)]
     ]
+    for section in ("likelihood", "predict"):
+        alike = Counter(labels)
+        names = section_labels(cells, section)
+        labels = [
+            one._replace(data=f"{one.data}, {name}") if alike[one] > 1 < len({*names}) else one
+            for one, name in zip(labels, names, strict=True)
+        ]
+    return labels
 
 
 def measure_headings(

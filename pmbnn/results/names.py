@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pmbnn.core.spec import Specification
+from pmbnn.core.spec import Specification, Tune
 from pmbnn.data.base import DatasetSpec
 from pmbnn.experiment.cells import (
     SHOWN_DIGITS,
@@ -96,15 +96,15 @@ def kind_name(spec: Specification) -> str:
 def label(spec: Specification) -> str:
     """Short name of a specification: ``fixed 0.1``, ``half_normal``, ``Logistic``."""
     match getattr(spec, "scale", None):
-        case None:
-            return kind_name(spec)
+        case Tune():
+            return f"{spec.kind} (tuned)"
         case Match():
             return f"{spec.kind} (matched)"
         case tuple() as scales:
             return f"{spec.kind} {'-'.join(f'{scale:g}' for scale in scales)}"
         case float() | int() as scale:
             return f"{spec.kind} {scale:g}"
-    return f"{spec.kind} (tuned)"
+    return kind_name(spec)
 
 
 def pretty(kind: str) -> str:

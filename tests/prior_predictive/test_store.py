@@ -1,18 +1,29 @@
 """Stored prior predictive checks."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import xarray as xr
 
-from pmbnn.data import Moons
+from pmbnn.data import Moons, Sine
 from pmbnn.experiment.cells import Cell
 from pmbnn.inference.settings import Inference
 from pmbnn.models.hyperpriors import Fixed
 from pmbnn.models.likelihoods import Categorical
+from pmbnn.models.likelihoods import Normal as NormalNoise
+from pmbnn.models.likelihoods import StudentT as StudentTNoise
 from pmbnn.models.networks import Dense
 from pmbnn.models.priors import Normal
-from pmbnn.prediction.settings import Predict
-from pmbnn.prior_predictive.store import StoredPrior, data_path, load_prior, save_prior, summary
+from pmbnn.prediction.settings import Map, Predict
+from pmbnn.prior_predictive.store import (
+    StoredPrior,
+    data_path,
+    load_prior,
+    prior_labels,
+    save_prior,
+    summary,
+)
 from pmbnn.results.store import Results, ResultsError
 
 
@@ -57,3 +68,21 @@ def test_small_units_of_targets_are_shown_by_their_digits(prior):
     numbers = {"output_range": 3.21e-13, "output_range_mcse": 2e-15, "saturated": 1e-13}
     _, [row], _ = summary([prior._replace(numbers=numbers)])
     assert row[-2:] == ["0", "3.210e−13 ± 0.020e−13"]
+
+
+def test_combinations_of_one_prior_are_told_apart(prior):
+    """By the settings of their data, their likelihoods, and the maps they are evaluated on."""
+    cells = [
+        replace(prior.cell, dataset=Sine(train=rows), likelihood=likelihood)
+        for rows in (20, 30)
+        for likelihood in (NormalNoise(sd=0.1), NormalNoise(sd=0.5), StudentTNoise())
+    ]
+    maps = [Predict(map=Map(resolution=n)) for n in (20, 40)]
+    cells += [prior.cell, *(replace(prior.cell, hyperprior=Fixed(), predict=p) for p in maps)]
+    labels = prior_labels([prior._replace(cell=cell, tuned=None) for cell in cells])
+    assert len({*labels}) == len(cells)
+    assert [one.data for one in labels[:3]] == [
+        f"sine, noise 1, train 20, {name}"
+        for name in ("normal, sd 0.1", "normal, sd 0.5", "Student-t")
+    ]
+    assert labels[6].data == "moons, noise 0.4"
