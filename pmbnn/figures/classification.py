@@ -142,7 +142,7 @@ def plot_class_pairs(trace: xr.DataTree, title: str) -> Figure:
     _draw_counts(figure, left, counts)
     _draw_uncertainty(figure, right, mean)
     for axes in (left, right):
-        axes.set_xticks(range(len(names)), names)
+        style.name_columns(axes, names, side / len(names))
         axes.set_yticks(range(len(names)), names)
         axes.set_xlabel("predicted class")
         axes.set_ylabel("true class")
@@ -238,7 +238,7 @@ def plot_uncertainty(trace: xr.DataTree, title: str) -> Figure:
     _draw_variance_of_classes(panels[1, 0], [variance[rows] for rows in by_class])
     _draw_rates_of_classes(panels[1, 1], uncertainty, by_class)
     for axes in panels[1]:
-        axes.set_xticks(range(len(names)), names)
+        style.name_columns(axes, names, 4.4 / len(names))
         axes.set_xlabel("true class")
     style.set_title(figure, f"{title}\n{len(uncertainty.label)} {rows_name(group)} images")
     return figure
@@ -248,14 +248,16 @@ def _draw_variances(axes: Axes, variance: np.ndarray, right: np.ndarray) -> None
     for values, look in _parts(variance, right):
         axes.hist(values, VARIANCE_BINS, **look)
     axes.set_xscale("log")
-    axes.set_xlabel(f"{VARIANCE} (at least $10^{{-6}}$)")
+    axes.set_xlabel(f"{VARIANCE} (at least 10⁻⁶)")
     _finish_counts(axes, right)
 
 
 def _draw_rates(axes: Axes, uncertainty: Uncertainty) -> None:
     width = RATE_BINS[1]
     edges = [NO_ERROR - width / 2, NO_ERROR + width / 2, *RATE_BINS]
-    placed = np.where(uncertainty.error_rate == 0, NO_ERROR, uncertainty.error_rate)
+    # Rates are shares of draws, in single precision: some were a hair below the edge they are at.
+    rate = np.minimum(uncertainty.error_rate + 1e-6, 1)
+    placed = np.where(uncertainty.error_rate == 0, NO_ERROR, rate)
     for values, look in _parts(placed, uncertainty.right):
         axes.hist(values, edges, **look)
     axes.set_xticks([NO_ERROR, *RATE_BINS[::4]], ["exactly 0", "", "0.2", "0.4", "0.6", "0.8", "1"])

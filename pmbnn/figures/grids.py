@@ -1,7 +1,7 @@
 """A grid of priors × hyperpriors: tables of accuracy and uncertainty, its design, its accuracy."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import cycle
 from typing import NamedTuple
 
@@ -42,7 +42,9 @@ def plot_grid(combinations: Combinations, title: str) -> Figure:
     Means over data seeds (of one, over its fits), with standard errors where there are several.
     """
     rows, columns = combinations.shape
-    width = 2 * (max(3, columns) * CELL[0] + 1.6)
+    lines = [line for name in combinations.columns for line in _column_name(name).splitlines()]
+    across = max([CELL[0], *(style.text_width(line, style.TICK_SIZE) + 0.1 for line in lines)])
+    width = 2 * (max(3, columns) * across + 1.6)
     figure = style.new_figure(width, rows * CELL[1] + 1.9)
     for axes, (name, heading, label, colours) in zip(figure.subplots(1, 2), PANELS, strict=True):
         axes.set_title(heading)
@@ -72,27 +74,35 @@ def _draw_table(
         for i, line in enumerate(scores)
     ]
     style.draw_texts(axes, image, texts, style.LABEL_SIZE)
-    axes.set_xticks(range(columns), combinations.columns)
+    axes.set_xticks(range(columns), map(_column_name, combinations.columns))
     axes.set_yticks(range(rows), combinations.rows)
     axes.tick_params(length=0)
     axes.set(xlabel="hyperprior", ylabel="prior")
     figure.colorbar(image, ax=axes, label=label)
 
 
+def _column_name(hyperprior: str) -> str:
+    """Name of a hyperprior in several lines, which columns have room for."""
+    return hyperprior.replace(", ", ",\n")
+
+
 def _score(combinations: Combinations, place: Place, name: str) -> tuple[float, float]:
-    """Mean and standard error; of a single accuracy, that of a share of so many test rows."""
+    """Mean and standard error; where nothing is repeated, that of a share of so many test rows."""
     mean, error = combinations.score(*place, name)
     cells = combinations.finished(*place)
-    if name == "accuracy" and len(cells) == 1:
+    if name == "accuracy" and len(cells) == 1 and not combinations.error_note:
         error = accuracy_error(cells[0]) or math.nan
     return mean, error
 
 
 def _error_note(combinations: Combinations) -> str:
-    """Meaning of ±."""
-    return combinations.error_note or (
-        "one data seed: accuracy ± binomial standard error, of so many test rows"
-    )
+    """Meaning of ±, or that there is none."""
+    if combinations.error_note:
+        return combinations.error_note
+    scores = [_score(combinations, place, "accuracy") for place in combinations.records]
+    if not any(math.isfinite(error) for _, error in scores):
+        return "one data seed: no standard error is known"
+    return "one data seed: accuracy ± binomial standard error, of so many test rows"
 
 
 def _limits(means: np.ndarray) -> tuple[float, float]:
@@ -140,9 +150,11 @@ def plot_design(combinations: Combinations, title: str) -> Figure:
     rows, columns = combinations.shape
     figure = style.new_figure(PANEL[0] * columns + 1.2, PANEL[1] * (rows + 1) + 1.6)
     panels = figure.subplots(rows + 1, columns, squeeze=False)
-    for column, axes in enumerate(panels[0]):
-        axes.set_title(combinations.columns[column])
-        _draw_scale(axes, _hyperprior(combinations, column))
+    hyperpriors = [_hyperprior(combinations, column) for column in range(columns)]
+    scales = scales_of(hyperpriors)
+    for name, hyperprior, axes in zip(combinations.columns, hyperpriors, panels[0], strict=True):
+        axes.set_title(_column_name(name))
+        _draw_scale(axes, hyperprior, scales)
     for row, line in enumerate(panels[1:]):
         for column, axes in enumerate(line):
             _draw_weight(axes, combinations, row, column)
@@ -162,22 +174,35 @@ def _hyperprior(combinations: Combinations, column: int) -> Hyperprior | None:
     return next((cell.hyperprior for cell in cells if cell.has_scale), None)
 
 
-def _draw_scale(axes: Axes, hyperprior: Hyperprior | None) -> None:
+def scales_of(hyperpriors: Iterable[Hyperprior | None]) -> np.ndarray:
+    """Scales at which densities are drawn: `SCALES`, or farther where hyperpriors are beyond."""
+    reached = [SCALES[0], SCALES[-1]]
+    for hyperprior in filter(None, hyperpriors):
+        law = _law(hyperprior)
+        ends = law and _of_scale(hyperprior, law.ppf([0.1, 0.9])).tolist()
+        reached += ends or fixed_scales(hyperprior)
+    low, high = min(reached), max(reached)
+    is_beyond = low < SCALES[0] or high > SCALES[-1]
+    return np.geomspace(low, high, len(SCALES)) if is_beyond else SCALES
+
+
+def _draw_scale(axes: Axes, hyperprior: Hyperprior | None, at: np.ndarray) -> None:
     """Draw the density of the scale's logarithm, or a line at every fixed scale."""
     if hyperprior is None:
         style.draw_empty(axes, "no scale")
         return
-    scales, density = fixed_scales(hyperprior), log_scale_density(hyperprior, SCALES)
+    scales, density = fixed_scales(hyperprior), log_scale_density(hyperprior, at)
     if not scales and density is None:
         style.draw_empty(axes, "no formula")
         return
     # A little beyond the ends, where a candidate would be hidden by the frame.
-    axes.set(xscale="log", xlim=(SCALES[0] / 1.3, SCALES[-1] * 1.3), yticks=[], ylim=(0, 0.8))
+    axes.set(xscale="log", xlim=(at[0] / 1.3, at[-1] * 1.3), yticks=[], ylim=(0, 0.8))
     axes.vlines(scales, 0, 0.75, color=style.CLASS_COLOURS[1])
     if density is not None:
-        axes.fill_between(SCALES, density, color=style.CLASS_COLOURS[1], alpha=0.3)
-        axes.plot(SCALES, density, color=style.CLASS_COLOURS[1])
-    axes.set_xticks([0.01, 1, 100], ["0.01", "1", "100"])
+        axes.fill_between(at, density, color=style.CLASS_COLOURS[1], alpha=0.3)
+        axes.plot(at, density, color=style.CLASS_COLOURS[1])
+    ticks = [10.0 ** math.ceil(math.log10(at[0])), 1, 10.0 ** math.floor(math.log10(at[-1]))]
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.minorticks_off()
 
 
@@ -247,12 +272,17 @@ def weight_densities(prior: Prior, hyperprior: Hyperprior, weight: np.ndarray) -
         scales = [np.full((QUANTILES if averaged else 1, 1), s) for s in fixed_scales(hyperprior)]
     else:
         quantiles = law.ppf((np.arange(QUANTILES) + 0.5) / QUANTILES)[:, None]
-        scales = [np.sqrt(quantiles) if hyperprior.on == "variance" else quantiles]
+        scales = [_of_scale(hyperprior, quantiles)]
     if averaged:
         return [averaged(prior, of_weight, weight) for of_weight in scales]
     if density is None:
         return []
     return [np.mean(density(weight / s) / s, axis=0) for s in scales]
+
+
+def _of_scale(hyperprior: Hyperprior, values: np.ndarray) -> np.ndarray:
+    """Scales, of values of what a hyperprior is on."""
+    return np.sqrt(values) if hyperprior.on == "variance" else values
 
 
 def _averaged_density(prior: Prior) -> Callable[[Prior, np.ndarray, np.ndarray], np.ndarray] | None:

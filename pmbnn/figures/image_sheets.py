@@ -109,6 +109,7 @@ def _images(trace: xr.DataTree, group: str, name: str, axis: str) -> list[Predic
     ]
 
 
+@style.with_sizes
 def _plot_sheet(
     images: Sequence[PredictedImage],
     text_of: Callable[[PredictedImage], str],
@@ -383,7 +384,8 @@ def _draw_draws(axes: Axes, p: np.ndarray, classes: list[str], threshold: float,
     places = at + np.linspace(-SPREAD, SPREAD, len(p))[:, None]
     axes.plot(places.ravel(), p.ravel(), ".", color=colour, markersize=2, alpha=0.6)
     axes.axhline(threshold, color=style.GREY, linestyle="--", linewidth=0.8)
-    axes.set(ylim=(-0.03, 1.03), xticks=at, xticklabels=classes, yticks=(0, 0.5, 1))
+    style.name_columns(axes, classes, 2.0 / len(classes))
+    axes.set(ylim=(-0.03, 1.03), yticks=(0, 0.5, 1))
     axes.tick_params(labelsize=style.TICK_SIZE - 1)
     verdict = "rejected" if rejected else f"class {classes[mean.argmax()]}, {mean.max():.2f}"
     axes.set_title(f"{step}: {verdict}", fontsize=style.TICK_SIZE, color=colour)
@@ -429,14 +431,12 @@ def plot_points(trace: xr.DataTree, title: str) -> Figure:
         points = x[label == index]
         axes.plot(
             *points[:, :2].T, linestyle="none", markersize=4, alpha=0.7,
-            marker=style.MARKERS[index % len(style.MARKERS)],
-            color=style.CLASS_COLOURS[index % len(style.CLASS_COLOURS)],
-            label=f"class {name} ({len(points)})",
+            label=f"class {name} ({len(points)})", **style.class_look(index),
         )  # fmt: skip
     plane = plane_map(trace)
     set_frame(axes, plane)
     name_axes(axes, plane.features)
-    axes.legend()
+    figure.legend(loc="outside right upper")
     style.set_title(figure, f"{title}\ntraining points")
     return figure
 
@@ -456,6 +456,7 @@ def samples_by_class(trace: xr.DataTree) -> dict[str, list[np.ndarray]]:
     }
 
 
+@style.with_sizes
 def plot_samples(trace: xr.DataTree, title: str) -> Figure:
     """Test images in a row for each class.
 
@@ -536,7 +537,7 @@ def _draw_stages(panels: Sequence[Axes], image: "UserImage") -> None:
     for axes, pixels, title in zip(panels, stages, titles, strict=True):
         brightest = 255 if pixels.dtype == np.uint8 else 1
         axes.imshow(pixels, cmap="gray", vmin=0, vmax=brightest, interpolation="nearest")
-        axes.set_title(title, fontsize=style.TICK_SIZE, parse_math=False)
+        axes.set_title(title, fontsize=style.TICK_SIZE)
         axes.set_axis_off()
 
 
@@ -560,7 +561,8 @@ def draw_probabilities(
         # A network without draws has no sds: bars of length zero would look like caps.
         sd = network.sd[row] if network.sd[row].any() else None
         axes.bar(at, network.probability[row], yerr=sd, color=colour, ecolor=style.GREY, capsize=2)
-        axes.set(ylim=(0, 1.05), xticks=at, xticklabels=network.classes)
+        style.name_columns(axes, network.classes, 3.0 / len(at))
+        axes.set_ylim(0, 1.05)
         axes.set_ylabel("probability", fontsize=style.TICK_SIZE)
         title = "\n".join(filter(None, (heading, _verdict(network, row, rejected))))
         axes.set_title(title, fontsize=style.TICK_SIZE, color=colour)

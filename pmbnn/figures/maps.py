@@ -3,6 +3,7 @@
 Of one cell: the probability of the first class, or the posterior mean, beside its uncertainty.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -40,13 +41,16 @@ WIDTH, PANEL = 10.7, 3.65
 BEFORE, BELOW, ABOVE = 0.8, 0.85, 0.5
 """Room for text to the left of a map, below it, and above it beside the title, in inches."""
 
+LEGEND_LINE = 0.19
+"""Height of a line of the legend, in inches."""
+
 UNCERTAINTY_LABEL = "sd of that probability over posterior draws"
 
 
 def name_axes(axes: Axes, features: tuple[str, str]) -> None:
     """Label the axes of a plane."""
-    axes.set_xlabel(features[0], parse_math=False)
-    axes.set_ylabel(features[1], parse_math=False)
+    axes.set_xlabel(features[0])
+    axes.set_ylabel(features[1])
 
 
 @style.with_sizes
@@ -67,12 +71,15 @@ def plot_plane(trace: xr.DataTree, title: str) -> Figure:
         If the trace has no group ``predictions``.
     """
     plane = plane_map(trace)
-    height = PANEL * shape_of(plane)
+    height, below = PANEL * shape_of(plane), BELOW
+    test = trace["test_predictions"].dataset if "test_predictions" in trace.children else None
+    if test is not None:
+        below += LEGEND_LINE * (math.ceil(test.sizes["output"] / _legend_columns(test)) - 1)
     above = ABOVE + len(style.title_lines(title, WIDTH)) * style.TITLE_HEIGHT
-    figure = style.fixed_figure(WIDTH, BELOW + height + above)
+    figure = style.fixed_figure(WIDTH, below + height + above)
     lefts = (BEFORE, WIDTH / 2 + BEFORE)
-    panels = [style.add_panel(figure, left, BELOW, PANEL, height) for left in lefts]
-    bars = [style.add_panel(figure, left + PANEL + 0.15, BELOW, 0.2, height) for left in lefts]
+    panels = [style.add_panel(figure, left, below, PANEL, height) for left in lefts]
+    bars = [style.add_panel(figure, left + PANEL + 0.15, below, 0.2, height) for left in lefts]
     limit = style.upper_limit([plane.sd], HIGHEST_SD)
     images = draw_probability(panels[0], plane), draw_uncertainty(panels[1], plane, limit)
     for axes, heading in zip(panels, ("posterior probability", "uncertainty"), strict=True):
@@ -84,9 +91,10 @@ def plot_plane(trace: xr.DataTree, title: str) -> Figure:
     labels = probability_label(plane), UNCERTAINTY_LABEL
     for bar, image, label in zip(bars, images, labels, strict=True):
         ticks = MaxNLocator(3, steps=(1, 2, 2.5, 5, 10))
-        figure.colorbar(image, cax=bar, label=label, ticks=ticks)
-    if "test_predictions" in trace.children:
-        _draw_points(figure, panels, trace["test_predictions"].dataset)
+        colorbar = figure.colorbar(image, cax=bar, label=label, ticks=ticks)
+        colorbar.formatter.set_powerlimits((-2, 3))  # long numbers would move its label away
+    if test is not None:
+        _draw_points(figure, panels, test)
     style.set_title(figure, title)
     return figure
 
@@ -147,13 +155,22 @@ def _draw_points(figure: Figure, panels: Sequence[Axes], test: xr.Dataset) -> No
             points = test["x"].values[test["label"].values == index]
             axes.scatter(
                 points[:, 0], points[:, 1], s=15, linewidths=0.6, edgecolors="white",
-                color=style.CLASS_COLOURS[index % len(style.CLASS_COLOURS)],
-                marker=style.MARKERS[index % len(style.MARKERS)],
-                label=f"class {name}, test points", zorder=3,
+                label=_point_words(name), zorder=3, **style.class_look(index),
             )  # fmt: skip
     handles, labels = panels[0].get_legend_handles_labels()
-    below = {"loc": "lower center", "ncols": len(labels), "frameon": False}
+    below = {"loc": "lower center", "ncols": _legend_columns(test), "frameon": False}
     figure.legend(handles, labels, markerscale=1.6, **below)
+
+
+def _point_words(name: str) -> str:
+    return f"class {name}, test points"
+
+
+def _legend_columns(test: xr.Dataset) -> int:
+    """Classes whose names stand beside each other below the maps."""
+    names = [_point_words(name) for name in test["output"].values]
+    widest = max(style.text_width(name, style.TICK_SIZE) for name in names) + 0.5
+    return max(1, min(len(names), int(WIDTH / widest)))
 
 
 # Numbers over the plane: the posterior mean beside its uncertainty, with the test rows

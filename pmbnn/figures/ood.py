@@ -143,7 +143,7 @@ def _draw_example(axes: Axes, example: PredictedImage, threshold: Threshold) -> 
     verdict, colour = _verdict(example, threshold)
     text = f"{example.true} → {example.predicted}".lstrip()
     text += f"\n{example.probability:.2f} ± {example.sd:.2f}\n{verdict}"
-    axes.set_title(text, fontsize=style.TICK_SIZE, color=colour, parse_math=False)
+    axes.set_title(text, fontsize=style.TICK_SIZE, color=colour)
 
 
 def _verdict(example: PredictedImage, threshold: Threshold) -> tuple[str, str]:

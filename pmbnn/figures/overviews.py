@@ -65,6 +65,7 @@ from pmbnn.results.names import (
     combination_title,
     dataset_label,
     dataset_title,
+    distinct_names,
     families,
     group_by_settings,
     pairs,
@@ -247,13 +248,20 @@ class Sheet(NamedTuple):
 def sheets(records: Sequence[CellRecord]) -> list[Sheet]:
     """All records in the sets that are drawn together, in order of first appearance."""
     every = [sheet for family in families(records) for sheet in _name_sheets(family)]
-    number = Counter(sheet.file for sheet in every)
-    seen: Counter[str] = Counter()
-    for i, sheet in enumerate(every):
-        if number[sheet.file] > 1:  # as of data sets whose names differ in a sign alone
-            seen[sheet.file] += 1
-            every[i] = sheet._replace(file=f"{sheet.file}-{seen[sheet.file]}")
-    return every
+    files = _numbered([sheet.file for sheet in every])
+    return [sheet._replace(file=file) for sheet, file in zip(every, files, strict=True)]
+
+
+def _numbered(files: Sequence[str]) -> list[str]:
+    """Names of files, with a number where some are equal.
+
+    Names of data sets may differ in a sign alone, which a name of a file does not have.
+    """
+    number, seen, names = Counter(files), Counter[str](), []
+    for file in files:
+        seen[file] += 1
+        names.append(f"{file}-{seen[file]}" if number[file] > 1 else file)
+    return names
 
 
 def _name_sheets(family: list[Variant]) -> list[Sheet]:
@@ -344,7 +352,18 @@ def _which(sheet: Sheet) -> str:
         return ""
     is_best = bool(best_group(sheet.records))
     which = "best cell by held-out score" if is_best else "first cell with results"
-    return f" ({which}{_seed_words(sheet)})"
+    differing = _differing(sheet.records)[sheet.shown.name]
+    return f"{differing} ({which}{_seed_words(sheet)})"
+
+
+def _differing(records: Sequence[CellRecord]) -> dict[str, str]:
+    """Settings by which cells of one title differ, to stand after it, by the name of a cell."""
+    names = distinct_names((record.cell.without_seeds for record in records), combination_title)
+    return {
+        record.name: names[cell].removeprefix(combination_title(cell))
+        for record in records
+        for cell in [record.cell.without_seeds]
+    }
 
 
 def _seed_words(sheet: Sheet) -> str:
@@ -361,11 +380,11 @@ def load_map(results: Results, name: str) -> PlaneMap | None:
 
 def _sampled_beside(results: Results, sheet: Sheet, records: Sequence[CellRecord]) -> Drawings:
     """Maps of the sheet's fits beside those of sampled cells, the first data seed of each."""
-    names = {record.name for record in sheet.finished}
+    differing = _differing(sheet.finished)
     first: dict[str, tuple[CellRecord, CellRecord]] = {}
     for fitted, sampled in pairs(records):
-        if fitted.name in names:
-            name = combination_title(fitted.cell, fitted.chosen_scale)
+        if fitted.name in differing:
+            name = combination_title(fitted.cell, fitted.chosen_scale) + differing[fitted.name]
             first.setdefault(name, (fitted, sampled))
     if first:
         fitted, sampled = next(iter(first.values()))
@@ -414,31 +433,34 @@ def _compared_curves(results: Results, records: Sequence[CellRecord], digest: st
     with_curves = [r for r in records if CURVES.groups(stored_variables(results, r.name))]
     shown: dict[str, list[tuple[CellRecord, str]]] = {}
     for variant in variants(with_curves):
+        differing = _differing(variant.records)
         for first, *_ in group_by_settings(variant.records):
-            row = first, _row_name(first, variant.title_words)
+            row = first, _row_name(first, variant.title_words, differing[first.name])
             shown.setdefault(dataset_label(first.cell.dataset), []).append(row)
-    for label, cells in shown.items():
-        if len(cells) > 1:
-            draw = partial(_draw_compared_curves, results, cells[:MOST])
-            yield f"{as_file_name(label)}-curves", draw
+    compared = {label: cells for label, cells in shown.items() if len(cells) > 1}
+    files = _numbered([f"{as_file_name(label)}-curves" for label in compared])
+    for file, cells in zip(files, compared.values(), strict=True):
+        yield file, partial(_draw_compared_curves, results, cells)
 
 
-def _row_name(record: CellRecord, variant: Sequence[str]) -> str:
+def _row_name(record: CellRecord, variant: Sequence[str], differing: str) -> str:
     name = "rmse" if "rmse" in record.results else "nll"
     score = f"{SCORE_NAMES[name]} {record.results[name]:.3g}"
-    combination = combination_title(record.cell, record.chosen_scale)
+    combination = combination_title(record.cell, record.chosen_scale) + differing
     return f"{record.sweep}: {'; '.join([*variant, combination, score])}"
 
 
 def _draw_compared_curves(results: Results, cells: Sequence[tuple[CellRecord, str]]) -> Figure:
     traces = []
-    for record, _ in cells:
+    for record, _ in cells[:MOST]:
         groups = CURVES.groups(stored_variables(results, record.name))
         traces.append(load_groups(results, record.name, groups))
     title = (
         f"{dataset_title(cells[0][0].cell.dataset)}: one row a cell, the first data seed of each"
     )
-    return plot_compared_curves(traces, [name for _, name in cells], title)
+    if len(cells) > MOST:
+        title += f"; the first {MOST} of {len(cells)}"
+    return plot_compared_curves(traces, [name for _, name in cells[:MOST]], title)
 
 
 FIGURES = {

@@ -4,6 +4,7 @@ Curves have the mean, bands, training rows and truth. Of one cell, a panel for e
 of several targets; of several cells, a row for each.
 """
 
+import math
 from collections.abc import Sequence
 from itertools import product
 
@@ -180,7 +181,10 @@ def with_margin(values: np.ndarray) -> tuple[float, float]:
 def range_words(trace: xr.DataTree, name: str) -> str:
     """Positions on a line in words: ``x from −5 to 5``."""
     x = values_of(trace, name, "x")
-    return f"{position_name(trace, name)} from {x[0]:.3g} to {x[-1]:.3g}".replace("-", "−")
+    # So many that ends of years, or of other numbers far from zero, are told apart.
+    digits = 3 + max(0, math.floor(math.log10(np.abs(x).max() / (np.ptp(x) or 1.0) or 1.0)))
+    low, high = (f"{end:.{digits}g}".replace("-", "−") for end in (x[0], x[-1]))
+    return f"{position_name(trace, name)} from {low} to {high}"
 
 
 def add_legend(figure: Figure, panels: Sequence[Axes], most: int = 4) -> None:

@@ -2,7 +2,8 @@
 
 import math
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
 from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
@@ -14,6 +15,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.image import AxesImage
+from matplotlib.text import Text
 from PIL import Image as Raster
 
 from pmbnn.fitting.helpers import deferred_interrupts
@@ -73,8 +75,26 @@ SIZES = {
 }
 """Settings of matplotlib that every figure here is drawn with."""
 
-with_sizes = rc_context(SIZES)
-"""Decorator of a function that draws a figure: `SIZES` hold while it runs."""
+
+def with_sizes[**P, R](draw: Callable[P, R]) -> Callable[P, R]:
+    """Decorator of a function that draws a figure: `SIZES` hold while it runs.
+
+    Names of the user's data stand there as they are: between two signs of a dollar, matplotlib
+    would read them as a formula.
+    """
+
+    @wraps(draw)
+    def drawn(*args: P.args, **settings: P.kwargs) -> R:
+        with rc_context(SIZES):
+            figure = draw(*args, **settings)
+        for text in figure.findobj(Text) if isinstance(figure, Figure) else ():
+            # Numbers at ticks, whose powers are formulas, are made later.
+            if text.get_text():
+                text.set_parse_math(False)
+        return figure
+
+    return drawn
+
 
 BELOW = {"loc": "outside lower center", "frameon": False}
 """Settings of a legend below all panels of a figure."""
@@ -87,7 +107,7 @@ class DrawnFigure(Figure):
     `matplotlib.pyplot` starts; a figure that is drawn without that would be a line of text.
     """
 
-    draw = with_sizes(Figure.draw)  # matplotlib makes the labels of ticks as it draws
+    draw = rc_context(SIZES)(Figure.draw)  # matplotlib makes the labels of ticks as it draws
 
     def _repr_png_(self) -> bytes:
         canvas, file = self.canvas, BytesIO()
@@ -151,6 +171,12 @@ def text_width(text: str, size: float) -> float:
     return 0.55 * size / 72 * len(text)
 
 
+def name_columns(axes: Axes, names: Sequence[str], width: float) -> None:
+    """Name the columns of a panel, each so many inches wide: on end where a name is wider."""
+    on_end = max(text_width(name, TICK_SIZE) for name in names) > width
+    axes.set_xticks(range(len(names)), names, rotation=90 if on_end else 0)
+
+
 def set_title(figure: Figure, title: str) -> None:
     """Write the title above everything, broken into lines at the width of the figure."""
     lines = title_lines(title, figure.get_figwidth())
@@ -173,6 +199,12 @@ def readable_on(rgba: Sequence[float]) -> str:
     # Luma weights of ITU-R BT.601; half way is where black and white read equally well.
     luma = opacity * (0.299 * red + 0.587 * green + 0.114 * blue) + 1 - opacity
     return "black" if luma > 0.5 else "white"
+
+
+def class_look(index: int) -> dict[str, str]:
+    """Colour and marker of a class; no two of 64 have both in common."""
+    marker = (index + index // len(CLASS_COLOURS)) % len(MARKERS)
+    return {"color": CLASS_COLOURS[index % len(CLASS_COLOURS)], "marker": MARKERS[marker]}
 
 
 def draw_empty(axes: Axes, reason: str) -> None:

@@ -138,12 +138,12 @@ def _plot_maps(trace: xr.DataTree, traces: Mapping[str, xr.DataTree], title: str
             limit = _highest(values if part == "epistemic" else parts["total"])
             image = draw_over_plane(axes, grid, values, style.UNCERTAINTY, (0.0, limit))
             figure.colorbar(image, cax=bar)
-            if "probability" in grid:
+            if "probability" in grid and grid.sizes["output"] == 2:  # one line parts the classes
                 draw_decision_boundary(axes, plane_map(trace))
             axes.locator_params(nbins=5)
             name_axes(axes, features)
             heading = f"{name}, {part}" if name else part
-            axes.set_title(f"{heading}: {_unit(trace)}", y=1, parse_math=False)
+            axes.set_title(f"{heading}: {_unit(trace)}", y=1)
     return figure
 
 
@@ -211,7 +211,7 @@ def _plot_rows(traces: Mapping[str, xr.DataTree]) -> Figure:
     for axes, (name, own) in zip(panels, traces.items(), strict=True):
         _draw_bars(axes, parts_of(own, TEST))
         axes.set_ylabel(f"mean {_unit(own)}")
-        axes.set_title(name, loc="left", parse_math=False)
+        axes.set_title(name, loc="left")
     panels[-1].set_xlabel("test rows, from the least to the most uncertain, in %")
     add_legend(figure, panels[:1])
     return figure

@@ -169,6 +169,10 @@ def plot_last_layer(
     seeds = sorted({record.cell.data_seed for record in first_records.values()})
     seed = f"data seed {', '.join(map(str, seeds))}"
     note = f"posterior densities of the last layer's weights, {seed}; a line is a weight"
+    if (most := max((d.shape[1] for d in draws.values()), default=0)) > MOST_WEIGHTS:
+        note += f" ({MOST_WEIGHTS} of {most})"
+    if (number := combinations.shape[1]) > MOST:
+        note += f"; the first {MOST} of {number} hyperpriors"
     style.set_title(figure, f"{title}\n{note}")
     return figure
 
@@ -312,9 +316,7 @@ def _write_numbers(axes: Axes, layer: int, draws: np.ndarray) -> None:
     look = {"ha": "center", "va": "center", "fontsize": style.TICK_SIZE - 1}
     means = draws.mean(axis=0).ravel()
     for (x, y), mean in zip(_places(layer, *draws.shape[1:]), means, strict=True):
-        axes.text(
-            x, y, number_text(float(mean), decimals=1, signed=True), bbox=box, zorder=4, **look
-        )
+        axes.text(x, y, number_text(float(mean), digits=2, signed=True), bbox=box, zorder=4, **look)
 
 
 def _draw_distributions(axes: Axes, layer: int, draws: np.ndarray) -> None:
@@ -446,9 +448,8 @@ def _draw_measure(axes: Axes, combinations: Combinations, row: Row, measure: str
         name = combinations.columns[column]
         axes.axhline(mean, color=colour, linewidth=1.4, linestyle=line, label=name)
     scores = np.array([combinations.score(row.row, c, measure) for c in row.fixed.values()])
-    bars = np.where(np.isfinite(scores[:, 1]), scores[:, 1], 0.0)
     curve = {"color": "black", "marker": "o", "markersize": 4, "capsize": 3, "label": "fixed"}
-    axes.errorbar(list(row.fixed), scores[:, 0], yerr=bars, linewidth=1.2, **curve)
+    axes.errorbar(list(row.fixed), scores[:, 0], yerr=scores[:, 1], linewidth=1.2, **curve)
     axes.set_xscale("log")
     if measure.startswith("excess"):
         axes.set_yscale("log", nonpositive="clip")

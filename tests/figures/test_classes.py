@@ -1,5 +1,7 @@
 """Class against class."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import xarray as xr
@@ -68,3 +70,19 @@ def test_words_of_the_figure(made, words):
 def test_a_trace_without_test_predictions_is_rejected():
     with pytest.raises(ValueError, match="must have a group `test_predictions`, got none"):
         plot_class_pairs(xr.DataTree(), TITLE)
+
+
+def test_names_of_classes_stand_as_they_are_and_apart(trace):
+    """Between two signs of a dollar matplotlib reads a formula; long names covered each other."""
+    names = ["$5-$10, a range with a long name", "$10-$20", "c_d^e"]
+    trace["test_predictions"] = xr.DataTree(
+        trace["test_predictions"].to_dataset().assign_coords(output=names)
+    )
+    figure = plot_class_pairs(trace, TITLE)
+    figure.draw_without_rendering()
+    for axes in figure.axes[:2]:
+        labels = axes.get_xticklabels()
+        assert [label.get_text() for label in labels] == names
+        assert not any(label.get_parse_math() for label in (*labels, *axes.get_yticklabels()))
+        ends = [label.get_window_extent().extents[[0, 2]] for label in labels]
+        assert all(one[1] < other[0] for one, other in pairwise(ends))

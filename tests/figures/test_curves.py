@@ -112,3 +112,15 @@ def test_a_long_name_takes_nothing_of_its_panel(trace):
         return figure.axes[0].get_position().width
 
     assert width("a prior of some name, " * 8) == pytest.approx(width("one"), rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("ends", "text"),
+    [
+        ((1990.25, 2024.0), "1990 to 2024"),
+        ((2450000.26, 2450010.26), "2450000.3 to 2450010.3"),
+        ((-0.125, 5.0), "−0.125 to 5"),
+    ],
+)
+def test_ends_of_a_range_far_from_zero_are_told_apart(trace, ends, text):
+    assert plot_curves(trace(ranges=[ends]), "title").axes[0].get_title() == f"x from {text}"

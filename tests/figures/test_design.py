@@ -211,3 +211,14 @@ def test_what_has_no_formula_has_no_density():
     assert weight_densities(spec("prior", kind="other"), FIXED, AT) == []
     assert weight_densities(NORMAL, spec("hyperprior", kind="other"), AT) == []
     assert log_scale_density(spec("hyperprior", kind="other"), AT) is None
+
+
+def test_axis_of_scales_holds_scales_that_are_far_away(made):
+    far = [{"kind": "fixed", "scale": scale} for scale in (0.001, 3000.0)]
+    figure = plot_design(
+        combine([made.record(p, h) for p in ("normal", "laplace") for h in far]), ""
+    )
+    for axes, scale in zip(figure.axes[:2], (0.001, 3000.0), strict=True):
+        low, high = axes.get_xlim()
+        assert low < scale < high
+        assert [label.get_text() for label in axes.get_xticklabels()] == ["0.001", "1", "1000"]

@@ -1,5 +1,7 @@
 """Tables of colours."""
 
+from itertools import pairwise
+
 import numpy as np
 
 from pmbnn.figures.grids import plot_grid
@@ -36,7 +38,7 @@ def test_numbers_stand_in_their_cells(made):
 
 def test_words_of_the_figure(made, words):
     found = words(draw(grid(made)))
-    title = "MNIST one data seed: accuracy ± binomial standard error, of so many test rows"
+    title = "MNIST one data seed: no standard error is known"
     expected = {title, "prior", "hyperprior", "test accuracy", "mean uncertainty (sd)"}
     assert expected <= set(found)
 
@@ -68,3 +70,28 @@ def test_empty_cells_say_why(made):
 
 def test_other_data_sets_work_too(made, words):
     assert "0.850" in words(draw([made.record()]))
+
+
+def test_an_error_over_seeds_is_no_error_of_one_seed(made, words):
+    """Of the second prior one seed is left: it has no such error, nor another in its place."""
+    records = [made.record(dataset=made.MOONS | {"seed": s}, accuracy=0.9) for s in (0, 1)]
+    for seed in (0, 1):
+        data = made.MOONS | {"seed": seed}
+        records.append(made.record("laplace", dataset=data, accuracy=0.8, failed=seed > 0))
+    assert "0.800" in words(draw(records))
+
+
+def test_names_of_hyperpriors_stand_apart(made):
+    scales = np.geomspace(0.01, 10, 10)
+    records = [made.record("normal", made.HALF_NORMAL | {"sigma": s}, made.MNIST) for s in scales]
+    figure = draw(records)
+    figure.draw_without_rendering()
+    labels = figure.axes[0].get_xticklabels()
+    ends = [label.get_window_extent().extents[[0, 2]] for label in labels]
+    assert all(one[1] < other[0] for one, other in pairwise(ends))
+
+
+def test_a_title_names_an_error_where_one_is_known(made, words):
+    """Those of a share of the rows of a table are in no record."""
+    note = "MNIST one data seed: accuracy ± binomial standard error, of so many test rows"
+    assert note in words(draw([made.record()]))

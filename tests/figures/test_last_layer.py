@@ -65,6 +65,13 @@ def test_of_many_weights_some_are_drawn(made):
     figure = plot_last_layer(combine(found), lambda name: draws, TITLE)
     curves = [line for line in figure.axes[0].lines if len(line.get_xdata()) > 2]
     assert len(curves) == MOST_WEIGHTS
+    assert "a line is a weight (60 of 500)" in " ".join(figure.get_suptitle().split())
+
+
+def test_a_title_says_that_not_all_hyperpriors_are_drawn(made):
+    scales = [{"kind": "fixed", "scale": float(scale)} for scale in range(1, 6)]
+    found = [made.record(prior, scale) for prior in ("laplace", "cauchy") for scale in scales]
+    assert draw(made, found).get_suptitle().endswith("the first 4 of 5 hyperpriors")
 
 
 def test_curves_are_the_densities_of_normal_draws(made):

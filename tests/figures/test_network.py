@@ -21,7 +21,7 @@ def test_a_number_left_and_a_curve_right_for_every_connection(made, words):
     left, right = figure.axes
     numbers = [t.get_text() for t in left.texts if t.get_text()[0] in "+−0"]
     assert len(numbers) == 6 + 9 + 6 == len(right.patches)
-    assert numbers[:2] == ["+5.0", "−5.0"]
+    assert numbers[:2] == ["+5", "−5"]
     assert not [t for t in right.texts if t.get_text()[0] in "+−"]
     found = words(figure)
     assert {"inputs", "hidden 1", "hidden 2", "outputs", "a number on each connection"} <= set(
@@ -78,10 +78,17 @@ def test_of_wide_layers_the_largest_units_are_drawn(made, words):
     trace = type(trace).from_dict({"/posterior": wide, "/fit": trace["fit"].to_dataset()})
     found = words(plot_network(trace, "a cell"))
     assert "3 more" in found
-    assert found.count("+50.0") == 2
+    assert found.count("+50") == 2
     assert found[-1].endswith("3 units of a layer at most are drawn")
 
 
 def test_a_trace_without_posterior_is_rejected(made):
     with pytest.raises(ValueError, match="must have a group `posterior`"):
         dense_weights(type(made.weights_trace()).from_dict({"/fit": made.training_diagnostics()}))
+
+
+def test_small_weights_are_not_zero(made, words):
+    trace = made.weights_trace()
+    small = 0.01 * trace["posterior"].dataset
+    trace = type(trace).from_dict({"/posterior": small, "/fit": trace["fit"].to_dataset()})
+    assert {"+0.05", "−0.05"} <= set(words(plot_network(trace, "a cell")))

@@ -348,3 +348,39 @@ def test_a_file_belongs_to_the_sheet_with_the_longest_name():
     assert sheet_of(Path("toy-moons-variant-1-maps.png"), files) == "toy-moons-variant-1"
     assert sheet_of(Path("toy-moons-maps.png"), files) == "toy-moons"
     assert sheet_of(Path("sine-curves.png"), files) == ""
+
+
+def test_titles_tell_priors_of_one_kind_apart(made, tmp_path):
+    """Scales of hyperpriors, of which titles have the kind alone, are named where they differ."""
+    wide, narrow = ({**made.HALF_NORMAL, "sigma": sigma} for sigma in (3.0, 0.5))
+    cells = [density(made, 0, hyperprior=h, validation_nll=h["sigma"]) for h in (wide, narrow)]
+    results, records = made.store(tmp_path, cells), [record for record, _ in cells]
+    best, compared = (one.draw() for one in overviews_of(results, records))
+    assert "RMSE 0.2, hyperprior.sigma 0.5 (best" in best.get_suptitle()
+    rows = [axes.get_title(loc="left") for axes in compared.axes]
+    assert [row.partition("hyperprior.")[2][:9] for row in rows if row] == [
+        "sigma 3; ",
+        "sigma 0.5",
+    ]
+
+
+def test_curves_of_data_sets_whose_names_differ_in_a_sign_have_files_of_their_own(made, tmp_path):
+    cells = []
+    for file in ("a b.csv", "a-b.csv"):
+        data = {"kind": "table", "file": file, "target": "y", "seed": 0}
+        data["split"] = {"kind": "random", "test_size": 0.2}
+        for prior in ("normal", "laplace"):
+            record = made.record(prior, dataset=data, predictive="density", rmse=0.2)
+            cells.append((record, made.curves_trace()))
+    found = names(made.store(tmp_path, cells), cells)
+    assert found[-2:] == ["table-a-b-curves-1.png", "table-a-b-curves-2.png"]
+
+
+def test_a_title_says_that_not_all_curves_are_shown(made, tmp_path):
+    scales = [{"kind": "fixed", "scale": float(scale)} for scale in range(1, 10)]
+    trace = made.curves_trace(ranges=[(-1, 1)])
+    cells = [(density(made, 0, hyperprior=scale)[0], trace) for scale in scales]
+    results, records = made.store(tmp_path, cells), [record for record, _ in cells]
+    (*_, compared) = overviews_of(results, records)
+    figure = compared.draw()
+    assert "the first 8 of 9" in " ".join(figure.get_suptitle().split())

@@ -180,3 +180,23 @@ def test_the_same_trace_gives_the_same_bytes(made, tmp_path):
     for name in ("a.png", "b.png"):
         style.save_figure(plot_plane(made.plane_trace(), TITLE), tmp_path / name)
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+
+
+def test_many_classes_look_different_and_are_all_in_the_legend(made):
+    trace = made.plane_trace(resolution=(6, 5), points=24)
+    test = trace["test_predictions"].to_dataset().isel(output=[0, 1] * 6)
+    names = [f"class number {i}" for i in range(12)]
+    test = test.assign(label=("test_observation", np.arange(24) % 12)).assign_coords(output=names)
+    trace["test_predictions"] = xr.DataTree(test)
+    figure = plot_plane(trace, TITLE)
+    figure.draw_without_rendering()
+    (legend,), points = figure.legends, figure.axes[0].collections
+    box, whole = legend.get_window_extent(), figure.bbox
+    assert whole.x0 <= box.x0 and box.x1 <= whole.x1
+    assert box.y1 < figure.axes[0].xaxis.label.get_window_extent().y0
+    looks = {
+        (tuple(found.get_facecolor()[0]), found.get_paths()[0].vertices.tobytes())
+        for found in points
+        if found.get_offsets().shape == (2, 2)
+    }
+    assert len(looks) == 12

@@ -36,6 +36,8 @@ def test_points_are_in_the_units_of_the_data(planar, words):
         np.testing.assert_allclose(line.get_xydata(), RAW[index == LABEL], atol=1e-12)
     assert len(axes.lines) == 2
     assert {"class ill (1)", "class well (2)"} <= set(words(figure))
+    figure.draw_without_rendering()
+    assert not figure.legends[0].get_window_extent().overlaps(axes.get_window_extent())
 
 
 def test_they_are_drawn_of_a_plane_alone(planar):

@@ -82,3 +82,11 @@ def test_words(made, words):
     assert title.endswith("mean ± standard error over 2 data seeds")
     alone = plot_scales(combine(records(made, seeds=(0,))), load, "moons")
     assert alone.get_suptitle().endswith("one data seed")
+
+
+def test_a_single_result_has_no_error_bar(made):
+    """One of length zero would say that it is known exactly."""
+    figure = plot_scales(combine(records(made, ("normal",), seeds=(0,))), load, "moons")
+    _, caps, (bars,) = figure.axes[0].containers[0]
+    assert not any(np.isfinite(cap.get_ydata()).any() for cap in caps)
+    assert not any(len(segment) for segment in bars.get_segments())
