@@ -384,3 +384,16 @@ def test_a_title_says_that_not_all_curves_are_shown(made, tmp_path):
     (*_, compared) = overviews_of(results, records)
     figure = compared.draw()
     assert "the first 8 of 9" in " ".join(figure.get_suptitle().split())
+
+
+def test_every_posterior_that_was_sampled_stands_beside_its_fit(made, tmp_path):
+    """Hyperpriors of one kind are rows of their own."""
+    cells = [
+        planar(made, hyperprior={**made.HALF_NORMAL, "sigma": sigma}, inference=inference)
+        for sigma in (3.0, 0.5)
+        for inference in ({"engine": "compiled"}, {"engine": "nuts"})
+    ]
+    results, records = made.store(tmp_path, cells), [record for record, _ in cells]
+    (beside,) = [d for d in overviews_of(results, records) if d.path.stem.endswith("posterior")]
+    rows = [axes.get_ylabel() for axes in beside.draw().axes]
+    assert [row.partition("sigma ")[2] for row in rows if row] == ["3", "0.5"]
