@@ -432,7 +432,9 @@ def _seed_tables(number: int, grid: Grid) -> list[SeedTable]:
 
     def place(row: int, column: int, seed: int) -> list[Thumbnail] | str:
         cells = [thumbnail(cell, highest) for cell in grid.at((row, column), seed)]
-        return cells or combinations.absence(row, column)
+        # One that failed is a cell, too: there are others of this combination, of other seeds.
+        is_of_others = (row, column) in combinations.records
+        return cells or ("not run" if is_of_others else combinations.absence(row, column))
 
     tables = []
     for seed in grid.seeds:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from matplotlib.ticker import MaxNLocator
 
-from pmbnn.core.numbers import number_text
+from pmbnn.core.numbers import NEGLIGIBLE, number_text
 from pmbnn.report.tables import Entry
 
 REACH = 2.5
@@ -84,8 +84,9 @@ class Axis(NamedTuple):
     def ticks(self) -> list[tuple[float, str]]:
         """Places of round numbers, and their text."""
         values = MaxNLocator(4, steps=[1, 2, 5, 10]).tick_values(self.start, self.stop)
+        rounding = NEGLIGIBLE * (self.stop - self.start)  # differences may be in very small units
         return [
-            (self.place(value), number_text(float(value), signed=True))
+            (self.place(value), number_text(float(value), signed=True, rounding=rounding))
             for value in values
             if self.start < value < self.stop
         ]

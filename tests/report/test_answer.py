@@ -276,3 +276,8 @@ def test_an_infinite_difference_lies_beyond_the_axis():
 def test_an_axis_of_equal_scores():
     axis = axis_of([Difference(0.0), Difference(0.0)])
     assert axis.zero == 50.0
+
+
+def test_ticks_of_an_axis_in_very_small_units():
+    texts = [text for _, text in axis_of([Difference(0.0), Difference(2e-14)]).ticks]
+    assert texts[0] == "0" and len(set(texts)) == len(texts) > 2

@@ -9,9 +9,17 @@ import pytest
 from PIL import Image
 
 from pmbnn.figures import style
-from pmbnn.report.details import _diagnostics, draw_training, draw_weights
+from pmbnn.report.details import _diagnostics, draw_training, draw_weights, grid_views, grids
 from pmbnn.report.images import figure_image, map_image
-from pmbnn.report.tables import MOST_CURVES, MOST_POINTS, Training, Weights, read_parts
+from pmbnn.report.tables import (
+    MOST_CURVES,
+    MOST_POINTS,
+    CellView,
+    Parts,
+    Training,
+    Weights,
+    read_parts,
+)
 from pmbnn.results.reading import PlaneMap
 from pmbnn.results.store import Results, ResultsError, trace_writer
 
@@ -140,3 +148,19 @@ def test_a_figure_that_is_no_whole_image_is_named(tmp_path, kept):
     (tmp_path / "half.png").write_bytes(whole[: int(kept * len(whole))])
     with pytest.raises(ResultsError, match=r"half.png` cannot be read"):
         figure_image(tmp_path / "half.png")
+
+
+def test_a_cell_of_another_seed_that_is_missing_is_not_one_that_failed(made):
+    """The first prior has a failed cell of the second data seed, and the second prior none."""
+    data = [made.MOONS | {"seed": seed} for seed in (0, 1)]
+    records = [made.record("normal", dataset=data[0]), made.record("laplace", dataset=data[0])]
+    records.append(made.record("normal", dataset=data[1], failed=True))
+    plane = PlaneMap(np.arange(2.0), np.arange(2.0), *np.full((2, 2, 2), 0.4), "0")
+    cells = [
+        CellView(f"cell-{n}", "own", r, {}, Parts(plane=plane if r.results else None), ())
+        for n, r in enumerate(records)
+    ]
+    (view,) = grid_views(list(grids(cells)), {})
+    (_, (failed,)), (_, (missing,)) = view.tables[1].rows
+    assert [shown.key for shown in failed] == ["cell-2"]
+    assert missing == "not run"
