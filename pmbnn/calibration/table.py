@@ -159,4 +159,4 @@ def _joined(row: pd.Series, columns: Iterable[str], further: Iterable[str]) -> s
 def _texts(row: pd.Series, columns: Iterable[str]) -> dict[str, str]:
     """Values of those columns that a row has, as text."""
     values = {name: row[name] for name in columns if name in row.index and pd.notna(row[name])}
-    return {n: f"{v:g}" if isinstance(v, float) else str(v) for n, v in values.items()}
+    return {n: f"{v:.12g}" if isinstance(v, float) else str(v) for n, v in values.items()}

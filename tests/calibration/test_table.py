@@ -71,9 +71,10 @@ def test_combinations_that_differ_in_any_setting_have_names_of_their_own(made):
         replace(first, network=Dense(hidden=(9,))),
         replace(first, inference=Inference(learning_rate=0.1)),
         replace(first, prior=Horseshoe()),
+        replace(first, inference=Inference(learning_rate=0.10000001)),
     ]
     table = calibration_table(made.ranks(name=f"c{i}", cell=c) for i, c in enumerate(cells))
-    assert table["inference.learning_rate"].unique().tolist() == [0.01, 0.1]
+    assert table["inference.learning_rate"].unique().tolist() == [0.01, 0.1, 0.10000001]
     assert "inference.seed" not in table
     headings, rows = summary(table)
     assert headings[:5] == ["data", "network", "prior", "hyperprior", "inference"]
