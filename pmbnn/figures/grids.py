@@ -472,12 +472,15 @@ def _draw_scores(axes: Axes, combinations: Combinations, lines: list[Line], name
 
 
 def _line_name(combinations: Combinations, line: Line) -> str:
-    """Prior and hyperprior of a line, how many of its cells failed, and what marks them."""
+    """Prior and hyperprior of a line, how many cells failed or seeds it lacks, and its marks."""
     row, column = line.place
     scale = "no scale" if row in combinations.without_scale else combinations.columns[column]
-    done = len(combinations.finished(row, column))
-    every = len(combinations.records.get(line.place, ()))
+    finished = combinations.finished(row, column)
+    done, every = len(finished), len(combinations.records.get(line.place, ()))
+    seeds, of_all = len({record.cell.data_seed for record in finished}), combinations.seeds
     failed = f" ({every - done} failed)" if 0 < done < every else ""
+    if 0 < seeds < of_all and not failed:
+        failed = f" ({seeds} of {of_all} data seeds)"
     return f"{combinations.rows[row]}, {scale}{failed} {combinations.marks(row, column)}".rstrip()
 
 

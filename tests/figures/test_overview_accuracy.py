@@ -84,3 +84,10 @@ def test_failures_are_named(made):
     axes = draw(records).axes[0]
     assert axes.get_yticklabels()[0].get_text() == "normal, half-normal (1 failed)"
     assert [t.get_text() for t in axes.texts] == ["failed"]
+
+
+def test_a_mean_over_fewer_data_seeds_is_named(made, words):
+    records = [made.record(dataset=made.MOONS | {"seed": seed}) for seed in range(3)]
+    records += [made.record("laplace", dataset=made.MOONS | {"seed": seed}) for seed in range(2)]
+    found = words(plot_accuracy_overview(combine(records), "moons"))
+    assert {"normal, half-normal", "Laplace, half-normal (2 of 3 data seeds)"} <= set(found)
