@@ -436,7 +436,10 @@ def plot_points(trace: xr.DataTree, title: str) -> Figure:
     plane = plane_map(trace)
     set_frame(axes, plane)
     name_axes(axes, plane.features)
-    figure.legend(loc="outside right upper")
+    handles, words = axes.get_legend_handles_labels()
+    figure.legend(
+        handles, words, ncols=style.legend_columns(words, figure.get_figwidth()), **style.BELOW
+    )
     style.set_title(figure, f"{title}\ntraining points")
     return figure
 

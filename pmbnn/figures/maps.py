@@ -168,9 +168,7 @@ def _point_words(name: str) -> str:
 
 def _legend_columns(test: xr.Dataset) -> int:
     """Classes whose names stand beside each other below the maps."""
-    names = [_point_words(name) for name in test["output"].values]
-    widest = max(style.text_width(name, style.TICK_SIZE) for name in names) + 0.5
-    return max(1, min(len(names), int(WIDTH / widest)))
+    return style.legend_columns([_point_words(name) for name in test["output"].values], WIDTH)
 
 
 # Numbers over the plane: the posterior mean beside its uncertainty, with the test rows

@@ -171,6 +171,12 @@ def text_width(text: str, size: float) -> float:
     return 0.55 * size / 72 * len(text)
 
 
+def legend_columns(words: Sequence[str], width: float) -> int:
+    """Entries that stand beside each other in a legend so many inches wide."""
+    widest = max(text_width(entry, TICK_SIZE) for entry in words) + 0.5
+    return max(1, min(len(words), int(width / widest)))
+
+
 def name_columns(axes: Axes, names: Sequence[str], width: float) -> None:
     """Name the columns of a panel, each so many inches wide: on end where a name is wider."""
     on_end = max(text_width(name, TICK_SIZE) for name in names) > width
