@@ -129,6 +129,9 @@ def _score_text(combinations: Combinations, place: Place, mean: float, error: fl
 WEIGHTS = np.linspace(-8, 8, 321)
 SCALES = np.geomspace(1e-2, 1e2, 201)
 
+FARTHEST = (1e-6, 1e6)
+"""Ends that the axis of scales may have for learned ones, whose deciles may be infinite."""
+
 DENSITY = (1e-4, 20.0)
 """Ends of the logarithmic axis on which tails can be told apart."""
 
@@ -178,9 +181,10 @@ def scales_of(hyperpriors: Iterable[Hyperprior | None]) -> np.ndarray:
     """Scales at which densities are drawn: `SCALES`, or farther where hyperpriors are beyond."""
     reached = [SCALES[0], SCALES[-1]]
     for hyperprior in filter(None, hyperpriors):
-        law = _law(hyperprior)
-        ends = law and _of_scale(hyperprior, law.ppf([0.1, 0.9])).tolist()
-        reached += ends or fixed_scales(hyperprior)
+        if _law(hyperprior) is None:
+            reached += fixed_scales(hyperprior)
+        else:
+            reached += np.clip(_scales_at(hyperprior, np.array([0.1, 0.9])), *FARTHEST).tolist()
     low, high = min(reached), max(reached)
     is_beyond = low < SCALES[0] or high > SCALES[-1]
     return np.geomspace(low, high, len(SCALES)) if is_beyond else SCALES
@@ -266,13 +270,12 @@ def weight_densities(prior: Prior, hyperprior: Hyperprior, weight: np.ndarray) -
 
     The list is empty if there is no formula here. The fan-in rule is left out.
     """
-    averaged, law = _averaged_density(prior), _law(hyperprior)
+    averaged = _averaged_density(prior)
     density = None if averaged else _standard_density(prior)
-    if law is None:
+    if _law(hyperprior) is None:
         scales = [np.full((QUANTILES if averaged else 1, 1), s) for s in fixed_scales(hyperprior)]
     else:
-        quantiles = law.ppf((np.arange(QUANTILES) + 0.5) / QUANTILES)[:, None]
-        scales = [_of_scale(hyperprior, quantiles)]
+        scales = [_scales_at(hyperprior, (np.arange(QUANTILES) + 0.5) / QUANTILES)[:, None]]
     if averaged:
         return [averaged(prior, of_weight, weight) for of_weight in scales]
     if density is None:
@@ -280,8 +283,10 @@ def weight_densities(prior: Prior, hyperprior: Hyperprior, weight: np.ndarray) -
     return [np.mean(density(weight / s) / s, axis=0) for s in scales]
 
 
-def _of_scale(hyperprior: Hyperprior, values: np.ndarray) -> np.ndarray:
-    """Scales, of values of what a hyperprior is on."""
+def _scales_at(hyperprior: Hyperprior, probability: np.ndarray) -> np.ndarray:
+    """Quantiles of a learned scale; those of a vague hyperprior may be infinite."""
+    with np.errstate(all="ignore"):
+        values = _law(hyperprior).ppf(probability)
     return np.sqrt(values) if hyperprior.on == "variance" else values
 
 

@@ -222,3 +222,10 @@ def test_axis_of_scales_holds_scales_that_are_far_away(made):
         low, high = axes.get_xlim()
         assert low < scale < high
         assert [label.get_text() for label in axes.get_xticklabels()] == ["0.001", "1", "1000"]
+
+
+def test_the_axis_of_scales_has_ends_where_a_hyperprior_has_none(made):
+    vague = {"kind": "inverse_gamma", "on": "variance", "alpha": 0.001, "beta": 0.001}
+    records = [made.record(p, vague) for p in ("normal", "laplace")]
+    low, high = plot_design(combine(records), "").axes[0].get_xlim()
+    assert 0 < low < 0.01 < 100 < high < 1e7
