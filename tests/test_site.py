@@ -316,7 +316,8 @@ def test_columns_of_tables_of_comparisons_are_described():
         *("regret", "regret_se", "regret_largest", "right", "by_chance"),
         *("total_variation", "wasserstein", "mean_distance", "sd_ratio", "kl_gap"),
     }
-    ends = {f"{name}_{end}" for name in contrasts.COLUMN for end in ("low", "high")}
+    more = ("low", "high", *contrasts.REACH)
+    ends = {f"{name}_{end}" for name in contrasts.COLUMN for end in more}
     assert [n for n in sorted(columns - ends) if f"`{n}`" not in text] == []
 
 

@@ -10,7 +10,8 @@ from rich.text import Text
 from pmbnn.compare.agreement import KINDS, Kind
 from pmbnn.compare.baselines import metric_columns, row_caveats, tally
 from pmbnn.compare.claims import ALL, CLAIMS, HYPERPRIORS, KEYS, unit_of_measure
-from pmbnn.compare.contrasts import COLUMN, METHODS, VERDICT_TEXT
+from pmbnn.compare.contrasts import COLUMN, METHODS, VERDICT_TEXT, judged_method
+from pmbnn.compare.intervals import POWER
 from pmbnn.core.numbers import difference_text, interval_text, number_text
 from pmbnn.report.glossary import verdict_text
 from pmbnn.results.names import (
@@ -108,11 +109,17 @@ def contrasts_table(name: str, contrasts: pd.DataFrame) -> Table:
     rows = (
         [row["data"], row["contrast"], row["seeds"]]
         + [_interval(row, quantity) for quantity in numbers]
+        + [number_text(row[f"{judged_method(row)}_detectable"], digits=2)]
         + [verdict_text(row[name]) for name in verdicts]
         for row in contrasts.to_dict("records")
     )
-    headings = ["data", "contrast", "seeds", *numbers.values(), *verdicts.values()]
-    return make_table(title, headings, rows, numbers.values())
+    right = [*numbers.values(), "detectable"]
+    headings = ["data", "contrast", "seeds", *right, *verdicts.values()]
+    caption = (
+        f"detectable: the smallest true difference that is found with probability {POWER}, by the "
+        "method that the sentence of its line names first."
+    )
+    return make_table(title, headings, rows, right, caption)
 
 
 def _interval(row: Mapping[str, Any], name: str) -> str:

@@ -29,7 +29,7 @@ from pmbnn.compare.intervals import interval_verdict, joint_intervals
 from pmbnn.compare.over_data import FILE as OVER_DATA_FILE
 from pmbnn.compare.over_data import over_data_table
 from pmbnn.compare.scores import NLL_METRICS
-from pmbnn.core.numbers import difference_text
+from pmbnn.core.numbers import difference_text, number_text
 from pmbnn.experiment.cells import Cell, Contrast, Contrasts
 from pmbnn.experiment.contrasts import AmbiguousError, pairs, stored_contrasts
 from pmbnn.models.hyperpriors import Hyperprior
@@ -109,14 +109,20 @@ reference whose chains did not converge, ``advi_cells`` that of cells fitted by 
 those with a tuned scale at an end of its grid. ``both_infinite`` of them are not in the deltas, as
 two infinite scores have no difference. ``pairs_reference`` and so on are those of each method."""
 
+REACH = ("detectable", "limit")
+"""What `joint_intervals` says of an estimate besides its interval."""
+
 VERDICT_COLUMNS = (
     "contrast", "exploratory", "data", "metric", "seeds", "margin",
     *(f"{name}{end}" for name in COLUMN for end in ("", "_low", "_high")),
     "posterior_verdict", "advi_verdict", "ensemble_verdict", "doubtful", *COUNTS, "note",
+    *(f"{name}_{number}" for name in COLUMN for number in REACH),
 )  # fmt: skip
 """Of every contrast and data set: means over data seeds with both ends of their intervals, and the
 sums over data seeds of what `DELTA_COLUMNS` counts. Without sampled cells the verdicts on the
-posterior and on ADVI are empty, without ADVI fits that on ADVI is, without ensembles theirs."""
+posterior and on ADVI are empty, without ADVI fits that on ADVI is, without ensembles theirs. Last
+come the smallest true difference that would be told from the margin, and the half-width of an
+interval from infinitely many data seeds; see `joint_intervals`."""
 
 VERDICT_TEXT = ("posterior_verdict", "advi_verdict", "ensemble_verdict")
 """Columns of verdicts."""
@@ -389,15 +395,21 @@ def advi_verdict(
     return names.get(interval_verdict(*delta, margin), "distorts")
 
 
+def judged_method(row: Mapping[str, Any]) -> str:
+    """Which of `METHODS` the first verdict of a row of `verdict_table` is about."""
+    return next((name for name in SAMPLED if not math.isnan(row[name])), "advi")
+
+
 def sentence(row: Mapping[str, Any]) -> str:
     """A verdict in plain words; a row of `verdict_table`.
 
     Without cells of the reference it says where the interval of ensembles, or under ADVI, lies, by
     the same margin.
     """
-    if row["ensemble_verdict"] and math.isnan(row["reference"]):
+    judged = judged_method(row)
+    if judged == "ensemble":
         text = _ensemble_phrase(row)
-    elif math.isnan(row["reference"]):
+    elif judged == "advi":
         verdict = interval_verdict(row["advi_low"], row["advi_high"], row["margin"])
         text = DIFFERENCE_SENTENCES[verdict].format("ADVI") + _interval_phrase(row, "advi")
     else:
@@ -435,6 +447,8 @@ def _verdict_row(
         row[name] = interval.get("mean", group[column].mean())
         ends[name] = interval.get("low", math.nan), interval.get("high", math.nan)
         row[f"{name}_low"], row[f"{name}_high"] = ends[name]
+        row[f"{name}_detectable"] = interval.get("detectable", math.nan) + margin
+        row[f"{name}_limit"] = interval.get("limit", math.nan)
     sampled, fitted, pooled = (not math.isnan(row[name]) for name in METHODS)
     row["posterior_verdict"] = interval_verdict(*ends["reference"], margin) if sampled else ""
     both = ends["reference"], ends["advi"], ends["delta"]
@@ -454,6 +468,9 @@ def _note(row: Mapping[str, Any], group: pd.DataFrame, margin: float) -> str:
         m: "No finite differences under" if group[f"pairs_{m}"].any() else "No cells of"
         for m in missing
     }
+    judged = judged_method(row)
+    ends = (row[f"{judged}_{end}"] for end in ("low", "high"))
+    is_open = interval_verdict(*ends, margin) == UNDECIDED
     at_end = f"In {row['at_grid_end']} of {row['pairs']} pairs of cells a tuned scale is"
     notes = {
         **{f"{nothing[m]} {METHODS[m]}.": is_missing for m, is_missing in missing.items()},
@@ -476,6 +493,9 @@ def _note(row: Mapping[str, Any], group: pd.DataFrame, margin: float) -> str:
         "Data seeds split the same rows: the intervals allow for it.": (
             0 < group["overlap"].max() < math.inf
         ),
+        "With infinitely many an interval would still reach "
+        f"{number_text(row[f'{judged}_limit'], digits=2)} nats to either side: equivalence is out "
+        "of reach.": (is_open and row[f"{judged}_limit"] > margin),
         f"No interval, as {NOT_RANDOM}.": math.isinf(group["overlap"].max()),
         f"Pairs of cells left out, as both scores are infinite: {infinite}.": infinite,
         f"{row['doubtful']} sampled cells did not converge.": row["doubtful"],

@@ -128,6 +128,9 @@ NEGLIGIBLE = 1e-4
 WIDEST = 1e4
 """Standard errors beyond which no interval reaches."""
 
+POWER = 0.8
+"""Probability with which the smallest detectable difference is found."""
+
 
 def joint_intervals(
     quantities: Mapping[str, pd.Series], overlap: Mapping[str, float] | None = None
@@ -157,18 +160,22 @@ def joint_intervals(
     Returns
     -------
     pd.DataFrame
-        ``mean``, ``low`` and ``high`` by name, contrast and data set. The three are equal where
-        differences do not vary.
+        By name, contrast and data set: ``mean``, ``low`` and ``high``, which are equal where
+        differences do not vary, and two numbers that are not known there. ``detectable`` is the
+        smallest true difference whose interval leaves out zero with probability `POWER`, another
+        time with as many data seeds. ``limit`` is how far an interval reaches to either side with
+        infinitely many data seeds: 0 unless they split the same rows.
 
     References
     ----------
-    Corani and Benavoli (2015), A Bayesian approach for comparing cross-validated algorithms on
-    multiple data sets; Gelman (2006), Prior distributions for variance parameters in hierarchical
-    models; Smyth (2004), Linear models and empirical Bayes methods for assessing differential
-    expression in microarray experiments (of variances that are estimated together); Šidák (1967),
-    Rectangular confidence regions for the means of multivariate normal distributions.
+    Cohen (1988), Statistical power analysis for the behavioral sciences (of `POWER`); Corani and
+    Benavoli (2015), A Bayesian approach for comparing cross-validated algorithms on multiple data
+    sets; Gelman (2006), Prior distributions for variance parameters in hierarchical models; Smyth
+    (2004), Linear models and empirical Bayes methods for assessing differential expression in
+    microarray experiments (of variances that are estimated together); Šidák (1967), Rectangular
+    confidence regions for the means of multivariate normal distributions.
     """
-    from scipy import optimize
+    from scipy import optimize, stats
 
     grouped = pd.concat(quantities, names=["name"]).groupby(
         level=["name", "contrast", "data"], sort=False
@@ -180,6 +187,7 @@ def joint_intervals(
     # What does not vary beyond rounding has no standard deviation to estimate.
     varying = table[table["std"] > 1e-12 * table["mean"].abs()]
     half_widths = pd.Series(0.0, table.index)
+    detectable = limit = pd.Series(math.nan, table.index)
     if len(varying):
         posteriors = [
             _posterior_of_sds(rows["std"].to_numpy(), rows["size"].to_numpy())
@@ -191,11 +199,15 @@ def joint_intervals(
             xtol=1e-4,
         )
         sds = np.concatenate([one.typical for one in posteriors])
-        half_widths[varying.index] = (
-            math.exp(log_reach) * sds * np.sqrt(1 / varying["size"] + varying["overlap"])
-        )
+        errors = sds * np.sqrt(1 / varying["size"] + varying["overlap"])
+        half_widths[varying.index] = math.exp(log_reach) * errors
+        detectable = half_widths[varying.index] + stats.norm.ppf(POWER) * errors
+        # With standard deviations known, by Šidák's inequality.
+        reach = stats.norm.ppf((1 + LEVEL ** (1 / len(varying))) / 2)
+        limit = reach * sds * np.sqrt(varying["overlap"])
     mean = table["mean"]
-    return pd.DataFrame({"mean": mean, "low": mean - half_widths, "high": mean + half_widths})
+    ends = {"mean": mean, "low": mean - half_widths, "high": mean + half_widths}
+    return pd.DataFrame(ends | {"detectable": detectable, "limit": limit}, table.index)
 
 
 @dataclass(frozen=True)

@@ -368,6 +368,25 @@ def test_data_seeds_that_split_the_same_rows_have_longer_intervals(made):
     assert alone["note"] == ""
 
 
+def test_what_a_contrast_can_find_is_said(made):
+    """And that more splits of the same rows would not show equivalence."""
+    records = study(made, 0.0, 0.0, seeds=10, noise=1e-3)
+    shared = delta_table([made.changed(r, overlap=0.25) for r in records], WANTED)
+    (fresh,) = verdict_table(delta_table(records, WANTED), 0.0005).to_dict("records")
+    (split,) = verdict_table(shared, 0.0005).to_dict("records")
+    assert fresh["reference_limit"] == 0 and fresh["note"] == ""
+    for row in (fresh, split):
+        half_width = (row["reference_high"] - row["reference_low"]) / 2
+        assert row["reference_limit"] < half_width
+        assert half_width + 0.0005 < row["reference_detectable"] < 1.5 * half_width + 0.0005
+    assert split["note"].endswith(
+        f"With infinitely many an interval would still reach {split['reference_limit']:.2g} nats "
+        "to either side: equivalence is out of reach."
+    )
+    (wide,) = verdict_table(shared, 0.002).to_dict("records")
+    assert wide["note"] == "Data seeds split the same rows: the intervals allow for it."
+
+
 def test_test_rows_that_are_no_sample_have_no_interval(made):
     """Those of other data sets are as they are without them."""
     random = study(made, -0.01, 0.02, seeds=10, noise=1e-3)
@@ -399,6 +418,7 @@ def test_the_command_prints_and_writes_verdicts(folder):
     done = run(folder)
     assert done.exit_code == 0, done.output
     assert "exploratory" in done.output and "reverses" in done.output
+    assert "detectable: the smallest true difference" in " ".join(done.output.split())
     assert "normal: half-normal less fixed 1: the first is better under" in done.output
     written = pd.read_csv(folder / "compare.csv")
     assert list(written.columns) == list(VERDICT_COLUMNS)

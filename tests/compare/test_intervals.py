@@ -9,6 +9,7 @@ from pmbnn.compare.contrasts import COUNTS, METHODS, verdict_table
 from pmbnn.compare.intervals import interval_verdict, joint_intervals, t_interval
 
 MARGIN = 1.0
+ENDS = ["mean", "low", "high"]
 
 
 def differences(rng, truth, sd, seeds=5, share=0.5):
@@ -39,6 +40,19 @@ def test_a_single_interval_is_that_of_the_t_test(seeds, overlap):
     for end in ("low", "high"):
         length = expected[end] - expected["difference"]
         assert (intervals[end] - intervals["mean"]).item() == pytest.approx(length, rel=0.01)
+
+
+@pytest.mark.parametrize("overlap", [0.0, 0.25])
+def test_what_a_single_interval_can_find_is_that_of_the_t_test(overlap):
+    """Against the power of Student's t test, by its noncentral distribution."""
+    seeds = 30
+    values = differences(np.random.default_rng(0), [[0.0]], 0.02, seeds)
+    (found,) = joint_intervals({"a": values}, {values.index[0][1]: overlap}).to_dict("records")
+    error = values.std() * np.sqrt(1 / seeds + overlap)
+    critical, noncentrality = stats.t.ppf(0.975, seeds - 1), found["detectable"] / error
+    assert stats.nct.sf(critical, seeds - 1, noncentrality) == pytest.approx(0.8, abs=0.01)
+    limit = stats.norm.ppf(0.975) * values.std() * np.sqrt(overlap)
+    assert found["limit"] == pytest.approx(limit, rel=0.02)
 
 
 @pytest.mark.parametrize("rows", [100, 1_000_000])
@@ -77,7 +91,8 @@ def test_differences_that_do_not_vary_have_no_width_and_leave_others_theirs():
     alone = joint_intervals({"a": values})
     for value in (0.0, 0.3):
         both = joint_intervals({"a": values, "b": pd.Series(value, values.index)})
-        np.testing.assert_allclose(both.loc["b"], value)
+        np.testing.assert_allclose(both.loc["b", ENDS], value)
+        assert both.loc["b", ["detectable", "limit"]].isna().all(axis=None)
         pd.testing.assert_frame_equal(both.loc[["a"]], alone)
 
 
@@ -85,7 +100,7 @@ def test_a_difference_that_is_infinite_once_is_so_on_average_and_leaves_others_t
     values = differences(np.random.default_rng(0), [[0.0]], 1.0)
     alone = joint_intervals({"a": values})
     both = joint_intervals({"a": values, "b": values.mask(values == values.max(), np.inf)})
-    assert (both.loc["b"] == np.inf).all(axis=None)
+    assert (both.loc["b", ENDS] == np.inf).all(axis=None)
     pd.testing.assert_frame_equal(both.loc[["a"]], alone)
 
 
@@ -211,13 +226,14 @@ def test_contrasts_on_standard_splits(splits):
     """Level, length and power of `experiments/uci_posterior.yaml`."""
     number, overlap = 40, dict.fromkeys(range(len(UCI_SDS)), OVERLAP)
     sds, error = np.tile(UCI_SDS, 3), np.sqrt(1 / splits + OVERLAP)
-    held, widths, found, alone = [], [], [], []
+    held, widths, found, alone, said = [], [], [], [], []
     for i in range(number):
         values = on_splits(np.random.default_rng([i, splits]), splits)
         one, other = (joint_intervals({"": values}, o) for o in (overlap, None))
         for intervals, all_hold in ((one, held), (other, alone)):
             all_hold.append(((intervals["low"] <= 0) & (intervals["high"] >= 0)).all())
         widths.append(half_widths(one) / sds)
+        said.append((one[["detectable", "limit"]].T / sds).to_numpy())
         # Intervals move with the data: the effect that would have been found.
         found.append(-(one["low"] / sds).to_numpy())
         alone.append((joint_intervals({"": values})["low"] <= 0).all())
@@ -227,8 +243,9 @@ def test_contrasts_on_standard_splits(splits):
     assert known * error < np.mean(widths) < 1.02 * unknown * error
     # The smallest effect that is found with a power of 0.8, in standard deviations of a split: 1.66
     # with 20 splits, 1.30 with 200. However many there are, no interval is below 0.98.
-    smallest = np.mean(widths) + stats.norm.ppf(0.8) * error
+    smallest, limit = np.mean(said, axis=(0, 2))
     assert np.quantile(found, 0.8) == pytest.approx(smallest, rel=0.08)
-    assert np.mean(widths) > known * np.sqrt(OVERLAP) > 0.97
+    assert smallest == pytest.approx(1.66 if splits == SPLITS else 1.30, abs=0.03)
+    assert np.mean(widths) > limit == pytest.approx(0.98, rel=0.02)
     # Without the shared error most tables would have a wrong verdict.
     assert np.mean(alone) < 0.5
