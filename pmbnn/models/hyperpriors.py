@@ -1,7 +1,9 @@
 """Hyperpriors: what stands in the place of a prior's scale, one class each, and their registry."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+from pydantic import Field
 
 from pmbnn.core.spec import Positive, Specification, Tune, registry
 from pmbnn.models.pymc_distributions import WITH_QUANTILES, OfPositive, PyMCDistribution
@@ -58,7 +60,8 @@ class Match(Specification):
         order 1/2 (``matern12``, the exponential), 3/2 or 5/2.
     lengthscale
         Lengthscale of the kernel, in units of standardised inputs times the square root of their
-        number: at 1, moving every input by one standard deviation is moving by one lengthscale.
+        number: at 1, moving every input by one standard deviation is moving by one lengthscale. At
+        most 1,000, where functions are constant but for a thousandth.
     amplitude
         Standard deviation of the process, in units of the network's outputs: standardised
         targets, or logits.
@@ -71,7 +74,7 @@ class Match(Specification):
 
     expands: ClassVar[bool] = False
     kernel: Literal["rbf", "matern12", "matern32", "matern52"] = "rbf"
-    lengthscale: Positive = 1.0
+    lengthscale: Annotated[float, Field(gt=0, le=1e3)] = 1.0
     amplitude: Positive = 1.0
 
 

@@ -279,6 +279,17 @@ def test_an_amplitude_is_in_the_units_of_outputs():
     assert five == pytest.approx(5 * one, rel=0.01)
 
 
+def test_nearly_constant_functions():
+    """Beyond the longest lengthscale increments would be rounding errors, and not compared."""
+    (field,) = Match.model_fields["lengthscale"].metadata[1:]
+    found = match_of(Fixed(scale=Match(lengthscale=field.le)), Normal(), NETWORK, ROWS)
+    # The first layer's weights divide by the lengthscale.
+    hundredth = match_of(Fixed(scale=Match(lengthscale=field.le / 100)), Normal(), NETWORK, ROWS)
+    assert 100 * found.scales[0] == pytest.approx(hundredth.scales[0], rel=0.1)
+    with pytest.raises(ConfigError, match="`lengthscale` must be <= 1000, got 10000.0"):
+        Match(lengthscale=1e4)
+
+
 def test_what_needs_no_match():
     for hyperprior in (Fixed(scale=1.0), Fixed(scale=(1.0, 2.0)), HalfNormal(), Fixed(scale=None)):
         assert match_of(hyperprior, Normal(), NETWORK, ROWS) is None
