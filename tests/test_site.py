@@ -317,6 +317,7 @@ def test_columns_of_tables_of_comparisons_are_described():
         *("total_variation", "wasserstein", "mean_distance", "sd_ratio", "kl_gap"),
     }
     more = ("low", "high", *contrasts.REACH)
+    assert all(f"_{end}`" in text for end in more)
     ends = {f"{name}_{end}" for name in contrasts.COLUMN for end in more}
     assert [n for n in sorted(columns - ends) if f"`{n}`" not in text] == []
 

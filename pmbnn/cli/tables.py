@@ -106,18 +106,21 @@ def contrasts_table(name: str, contrasts: pd.DataFrame) -> Table:
     # Without its cells a method has no numbers and no verdict.
     numbers = {name: text for name, text in numbers.items() if contrasts[name].notna().any()}
     verdicts = {name: text for name, text in verdicts.items() if contrasts[name].any()}
+    entries = contrasts.to_dict("records")
+    judged = [judged_method(row) for row in entries]
     rows = (
         [row["data"], row["contrast"], row["seeds"]]
         + [_interval(row, quantity) for quantity in numbers]
-        + [number_text(row[f"{judged_method(row)}_detectable"], digits=2)]
+        + [number_text(row[f"{method}_detectable"], digits=2)]
         + [verdict_text(row[name]) for name in verdicts]
-        for row in contrasts.to_dict("records")
+        for row, method in zip(entries, judged, strict=True)
     )
     right = [*numbers.values(), "detectable"]
     headings = ["data", "contrast", "seeds", *right, *verdicts.values()]
+    methods = [METHODS[name] for name in METHODS if name in judged]
     caption = (
-        f"detectable: the smallest true difference that is found with probability {POWER}, by the "
-        "method that the sentence of its line names first."
+        f"detectable: the smallest true difference that as many data seeds find with probability "
+        f"{POWER}, under {' or '.join(methods)}."
     )
     return make_table(title, headings, rows, right, caption)
 

@@ -493,7 +493,7 @@ def _note(row: Mapping[str, Any], group: pd.DataFrame, margin: float) -> str:
         "Data seeds split the same rows: the intervals allow for it.": (
             0 < group["overlap"].max() < math.inf
         ),
-        "With infinitely many an interval would still reach "
+        "With infinitely many of them an interval would still reach "
         f"{number_text(row[f'{judged}_limit'], digits=2)} nats to either side: equivalence is out "
         "of reach.": (is_open and row[f"{judged}_limit"] > margin),
         f"No interval, as {NOT_RANDOM}.": math.isinf(group["overlap"].max()),

@@ -19,6 +19,7 @@ from pmbnn.compare.contrasts import (
     verdict_table,
 )
 from pmbnn.compare.intervals import interval_verdict
+from pmbnn.core.numbers import number_text
 from pmbnn.experiment.cells import Contrast, Contrasts
 from pmbnn.experiment.contrasts import AmbiguousError
 from pmbnn.results.store import Results
@@ -380,8 +381,8 @@ def test_what_a_contrast_can_find_is_said(made):
         assert row["reference_limit"] < half_width
         assert half_width + 0.0005 < row["reference_detectable"] < 1.5 * half_width + 0.0005
     assert split["note"].endswith(
-        f"With infinitely many an interval would still reach {split['reference_limit']:.2g} nats "
-        "to either side: equivalence is out of reach."
+        "With infinitely many of them an interval would still reach "
+        f"{split['reference_limit']:.2g} nats to either side: equivalence is out of reach."
     )
     (wide,) = verdict_table(shared, 0.002).to_dict("records")
     assert wide["note"] == "Data seeds split the same rows: the intervals allow for it."
@@ -423,6 +424,7 @@ def test_the_command_prints_and_writes_verdicts(folder):
     written = pd.read_csv(folder / "compare.csv")
     assert list(written.columns) == list(VERDICT_COLUMNS)
     assert list(written["advi_verdict"]) == ["reverses"]
+    assert number_text(written.loc[0, "reference_detectable"], digits=2) in done.output.split()
 
 
 def test_without_sampled_cells_the_command_says_nothing_of_the_posterior(made, tmp_path):
