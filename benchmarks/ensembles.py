@@ -1,6 +1,6 @@
 """Ensembles of a network on airfoil self-noise: `mile`, modes, ADVI, and the peer bde.
 
-Run: ``uv run python benchmarks/ensembles.py airfoil.csv`` (one to five minutes of one core a run).
+Run: ``uv run python benchmarks/ensembles.py airfoil.csv`` (one to ten minutes of one core a run).
 The table has five inputs and the target in its last column. Ten members of 4 x 16 rectified units
 with normal noise that depends on the inputs, under a standard normal prior; 80 % of the rows train,
 inputs and target are standardised by them. Every run is a process of its own on one core, and its
