@@ -12,7 +12,7 @@ from pmbnn.compare.baselines import metric_columns, row_caveats, tally
 from pmbnn.compare.claims import ALL, CLAIMS, HYPERPRIORS, KEYS, unit_of_measure
 from pmbnn.compare.contrasts import COLUMN, METHODS, VERDICT_TEXT, judged_method
 from pmbnn.compare.intervals import POWER
-from pmbnn.core.numbers import difference_text, interval_text, number_text
+from pmbnn.core.numbers import difference_text, interval_text, number_text, p_value_text
 from pmbnn.report.glossary import verdict_text
 from pmbnn.results.names import (
     OF_POSTERIOR,
@@ -287,8 +287,8 @@ def _paired_table(title: str, paired: pd.DataFrame, has_holm: bool) -> Table:
                 *(row["method"], with_unit(row["metric"], row["metric"]), row["seeds"]),
                 score_text(row["metric"], row["difference"], row["se"], signed=True),
                 interval_text(row["low"], row["high"]),
-                number_text(row["p_value"], digits=2),
-                *([number_text(row["p_holm"], digits=2)] if has_holm else []),
+                p_value_text(row["p_value"]),
+                *([p_value_text(row["p_holm"])] if has_holm else []),
                 f"{row['ahead']}/{row['level']}/{row['behind']}",
                 verdict_text(row["verdict"]),
             ]

@@ -35,6 +35,7 @@ from pmbnn.results.names import (
     grouped,
     valid_cells,
 )
+from pmbnn.results.present import counted
 from pmbnn.results.ranking import BETTER, EQUIVALENT, UNDECIDED, WORSE
 from pmbnn.results.record import AT_GRID_END, CellRecord, choices_at_end, has_converged
 from pmbnn.results.specifications import stored_specifications
@@ -318,7 +319,9 @@ def _times(chosen: pd.Series) -> str:
     counts = chosen.value_counts()
     parts = [f"{title} ({times})" for title, times in counts.head(NAMED).items()]
     others = counts.iloc[NAMED:]
-    return ", ".join(parts + ([f"{len(others)} others ({others.sum()})"] if len(others) else []))
+    if len(others):
+        parts.append(f"{counted(len(others), 'other')} ({others.sum()})")
+    return ", ".join(parts)
 
 
 # Others

@@ -15,6 +15,9 @@ NEGLIGIBLE = 1e-12
 SMALL, MOST_DECIMALS = 1e-4, 6
 """Numbers below the first that need more decimals than the second have an exponent."""
 
+SMALLEST_P = 1e-4
+"""Smaller p-values are shown as below it: the tails of a test are not known more precisely."""
+
 
 def number_text(
     value: object,
@@ -60,6 +63,11 @@ def number_text(
     if decimals is not None:
         return _fixed(value, decimals, signed)
     return "0" if abs(value) <= rounding else _significant(value, digits, signed)
+
+
+def p_value_text(value: float) -> str:
+    """A p-value to two digits; ``< 0.0001`` for smaller ones, empty where it is not known."""
+    return f"< {SMALLEST_P:.4f}" if value < SMALLEST_P else number_text(value, digits=2)
 
 
 def interval_text(low: float, high: float) -> str:

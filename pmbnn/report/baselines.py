@@ -16,7 +16,7 @@ from pmbnn.compare.baselines import (
     row_caveats,
     tally,
 )
-from pmbnn.core.numbers import difference_text, number_text
+from pmbnn.core.numbers import difference_text, p_value_text
 from pmbnn.experiment.published import FILE as PUBLISHED
 from pmbnn.experiment.published import read_published
 from pmbnn.report.tables import Entry, PlainTable, verdict_entry
@@ -200,5 +200,5 @@ def _difference(row: Mapping[str, Any] | None) -> Difference:
     text = difference_text(row["difference"], row["low"], row["high"])
     hint = f"ahead on {row['ahead']} data seeds, level on {row['level']}, behind on {row['behind']}"
     if math.isfinite(row["low"]):
-        hint = f"p = {number_text(row['p_value'], digits=2)}; {hint}"
+        hint = f"p-value {p_value_text(row['p_value'])}; {hint}"
     return Difference(text, hint, verdict_entry(row["verdict"]))

@@ -192,6 +192,18 @@ def test_a_network_is_chosen_on_each_data_seed():
     assert means.loc["normal × half-normal", "nll"] == pytest.approx(2.1)
 
 
+def test_combinations_that_were_chosen_are_named_up_to_three():
+    priors = ("normal", "laplace", "cauchy", "student_t", "flat")
+    scores = {
+        prior: [(0.1 if seed == own else 1.0, -10, 2.0) for seed in range(5)]
+        for own, prior in enumerate(priors)
+    }
+    chosen = {n: made(cells(**dict([*scores.items()][:n])))[0].loc[CHOSEN] for n in (4, 5)}
+    # Of four combinations the first is chosen twice, as all are level on the last data seed.
+    assert chosen[4]["combination"].endswith(", 1 other (1)")
+    assert chosen[5]["combination"].endswith(", 2 others (2)")
+
+
 def test_elbos_are_compared_where_they_are_bounds_of_the_same():
     scores = {"validation_nll": 9.0, "nll": 9.0}
     none = {"engine": "mclmc", "seed": 0}

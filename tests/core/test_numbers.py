@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from pmbnn.core.numbers import difference_text, interval_text, number_text
+from pmbnn.core.numbers import difference_text, interval_text, number_text, p_value_text
 
 
 @pytest.mark.parametrize(
@@ -57,6 +57,15 @@ def test_decimals_of_a_column():
 def test_signs_of_differences():
     values = (0.25, -0.25, 0.0, None)
     assert [number_text(v, signed=True) for v in values] == ["+0.25", "−0.25", "0", ""]
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [(0.03149, "0.031"), (1.0, "1"), (1e-4, "0.0001"), (9.9e-5, "< 0.0001"), (0.0, "< 0.0001"),
+     (math.nan, "")],
+)  # fmt: skip
+def test_p_values(value, words):
+    assert p_value_text(value) == words
 
 
 def test_differences_with_intervals():

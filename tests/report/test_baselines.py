@@ -42,7 +42,7 @@ def test_one_data_set_in_words(view_of, make):
         "−0.2", "undecided",
     )  # fmt: skip
     assert forest.differences[0].text == "−0.20 (−0.30 to −0.10)"
-    assert forest.differences[0].hint.startswith("p = 0.03; ahead on 2 data seeds")
+    assert forest.differences[0].hint.startswith("p-value 0.03; ahead on 2 data seeds")
 
 
 def test_verdicts_are_counted_over_data_sets(view_of, make):
