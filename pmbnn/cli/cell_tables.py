@@ -285,7 +285,7 @@ def longer_fits(records: Sequence[CellRecord]) -> str:
             steps = max(settings.get("steps") or DEFAULT_STEPS for settings in fits)
             key = "inference.epochs" if epochs else "inference.steps"
             name = key if len(sweeps) == 1 else f"{sweep}.{key}"
-            options.append(f"--set {name}={2 * (epochs or steps)}")
+            options.append(f"--set {name}={2 * (epochs or steps):.10g}")
     return f"; for longer fits: {' '.join(options)}" if options else ""
 
 

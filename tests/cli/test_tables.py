@@ -278,7 +278,7 @@ def test_a_sweep_counts_its_ensembles_apart():
     ("other", "length", "option"),
     [
         ("digits", {"steps": 500}, "inference.steps=1000"),
-        ("points", {"steps": None, "epochs": 4}, "digits.inference.epochs=8"),
+        ("points", {"steps": None, "epochs": 4.0}, "digits.inference.epochs=8"),
         ("digits", {"steps": None}, "inference.steps=20000"),  # of no length in the file
     ],
 )
