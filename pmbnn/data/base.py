@@ -295,8 +295,12 @@ def located(name: str, *paths: Path) -> Path | None:
     return path
 
 
-Stamp = tuple[str, int, int]
-"""Path, size and time of a file: its content stays the same as long as they do."""
+Stamp = tuple[str, int, int, int, int]
+"""Path, size, times and number of a file: its content stays the same as long as they do.
+
+The number and the time of the last change of any kind tell files apart that were moved to the same
+place, which keep their size and the time at which they were written.
+"""
 
 
 def stamp_of(path: Path) -> Stamp:
@@ -311,7 +315,8 @@ def stamp_of(path: Path) -> Stamp:
         status = path.stat()
     except FileNotFoundError as error:
         raise DataError(f"{path} is not there.") from error
-    return str(path), status.st_size, status.st_mtime_ns
+    times = status.st_mtime_ns, status.st_ctime_ns
+    return str(path.absolute()), status.st_size, *times, status.st_ino
 
 
 def one_line(error: Exception) -> str:

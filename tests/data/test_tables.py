@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import lzma
+import os
 import re
 import sys
 import zipfile
@@ -247,6 +248,26 @@ def test_a_named_index_in_parquet_is_left_out_with_a_word(monkeypatch):
     write("", "t.parquet")
     (note,) = read_table(stamp_of(Path("t.parquet")), "t.parquet").notes
     assert note == "the index `id` is left out: `reset_index()` makes columns of it"
+
+
+@pytest.mark.parametrize("how", ["another folder", "moved"])
+def test_files_of_one_name_size_and_time_are_told_apart(how, tmp_path, monkeypatch):
+    """In a folder that one goes to, or moved to the same place."""
+    for folder, value in (("first", 1), ("second", 2)):
+        Path(folder).mkdir()
+        Path(folder, "t.csv").write_text(f"a,y\n{value},2\n")
+        os.utime(Path(folder, "t.csv"), ns=(10**18, 10**18))
+
+    def first_value():
+        return read_table(stamp_of(Path("t.csv")), "t.csv").frame["a"].item()
+
+    monkeypatch.chdir(tmp_path / "first")
+    assert first_value() == 1
+    if how == "moved":
+        Path("../second/t.csv").replace("t.csv")
+    else:
+        monkeypatch.chdir(tmp_path / "second")
+    assert first_value() == 2
 
 
 def test_packed_files_as_others_write_them():
